@@ -45,21 +45,17 @@ void recordErrors(mlir::MLIRContext &context) {
   });
 }
 
-plugin::PluginInfo *pluginInfo(std::vector<plugin::PassInfo> passes,
-                               std::vector<plugin::DialectInfo> dialects,
-                               std::vector<plugin::OpInfo> ops) {
-  static std::vector<plugin::PassInfo> passTable = std::move(passes);
-  static std::vector<plugin::DialectInfo> dialectTable = std::move(dialects);
-  static std::vector<plugin::OpInfo> opTable = std::move(ops);
+plugin::PluginInfo *publish(Table table) {
+  static Table kept = std::move(table);
   static plugin::PluginInfo info = {TRITON_PLUGIN_API_VERSION,
                                     PLUGIN_NAME,
                                     PLUGIN_VERSION,
-                                    passTable.data(),
-                                    passTable.size(),
-                                    dialectTable.data(),
-                                    dialectTable.size(),
-                                    opTable.data(),
-                                    opTable.size(),
+                                    kept.passes.data(),
+                                    kept.passes.size(),
+                                    kept.dialects.data(),
+                                    kept.dialects.size(),
+                                    kept.ops.data(),
+                                    kept.ops.size(),
                                     TRITON_VERSION};
   return &info;
 }

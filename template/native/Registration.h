@@ -24,31 +24,44 @@ void setOptions(mlir::Pass &pass, const std::vector<std::string> &options);
 /// Keeps the errors that `context` reports, for `tritonPluginTakeErrors`.
 void recordErrors(mlir::MLIRContext &context);
 
-template <auto Create> plugin::PassInfo passInfo(const char *name) {
-  return {name, PLUGIN_VERSION,
-          [](mlir::PassManager *manager, const std::vector<std::string> &args) {
-            std::unique_ptr<mlir::Pass> pass = Create();
-            setOptions(*pass, args);
-            recordErrors(*manager->getContext());
-            manager->addPass(std::move(pass));
-          },
-          [] {
-            ::mlir::registerPass(
-                []() -> std::unique_ptr<mlir::Pass> { return Create(); });
-          }};
-}
+/// What a plugin registers.
+struct Table {
+  std::vector<plugin::PassInfo> passes;
+  std::vector<plugin::DialectInfo> dialects;
+  std::vector<plugin::OpInfo> ops;
 
-template <typename Dialect> plugin::DialectInfo dialectInfo() {
-  static const std::string name = Dialect::getDialectNamespace().str();
-  return {name.c_str(), PLUGIN_VERSION,
-          [](mlir::DialectRegistry *registry) { registry->insert<Dialect>(); }};
-}
+  /// Adds the pass that `Create` makes, under its name in Python.
+  template <auto Create> void addPass(const char *name) {
+    passes.push_back(
+        {name, PLUGIN_VERSION,
+         [](mlir::PassManager *manager, const std::vector<std::string> &args) {
+           std::unique_ptr<mlir::Pass> pass = Create();
+           setOptions(*pass, args);
+           recordErrors(*manager->getContext());
+           manager->addPass(std::move(pass));
+         },
+         [] {
+           mlir::registerPass(
+               []() -> std::unique_ptr<mlir::Pass> { return Create(); });
+         }});
+  }
 
-/// The table, made from the first call's arguments and kept for the life of
-/// the process, as Triton wants it.
-plugin::PluginInfo *pluginInfo(std::vector<plugin::PassInfo> passes,
-                               std::vector<plugin::DialectInfo> dialects,
-                               std::vector<plugin::OpInfo> ops);
+  template <typename Dialect> void addDialect() {
+    static const std::string name = Dialect::getDialectNamespace().str();
+    dialects.push_back(
+        {name.c_str(), PLUGIN_VERSION,
+         [](mlir::DialectRegistry *registry) { registry->insert<Dialect>(); }});
+  }
+
+  /// Adds the function that builds an op, under its name in Python.
+  void addOp(const char *name, plugin::AddOpCallback build) {
+    ops.push_back({name, build});
+  }
+};
+
+/// The table as Triton wants it: made from the first call's, and kept for the
+/// life of the process.
+plugin::PluginInfo *publish(Table table);
 
 } // namespace registration
 

@@ -232,9 +232,11 @@ def _other_dialects(own: Path) -> set[str]:
     """The dialects of the plugin libraries that this process has open."""
     dialects: set[str] = set()
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "r-xp" in line and line.count("/")}
+        mapped = {line[line.index("/") :].strip() for line in maps if "r-xp" in line and "/" in line}
     for name in mapped:
-        if ".so" in name and not _same_file(name, own):
+        # A plugin is neither the system's nor a module of Python's, and asking takes time.
+        ruled_out = name.startswith(("/lib", "/usr/lib")) or ".cpython-" in name or ".so" not in name
+        if not ruled_out and not _same_file(name, own):
             try:
                 library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
                 info = _info(library, Path(name))

@@ -120,12 +120,25 @@ def _scope(value: Any) -> Iterator[None]:
             _tidy()
 
 
+_configurations: dict[str, Configuration] = {}
+
+
 def _configure(requested: str | None, switches: dict[str, Any]) -> Configuration:
+    rule = policy.resolve(requested)
+    try:
+        question = json.dumps([rule, switches], sort_keys=True)
+    except TypeError:  # an option of a type that resolve() refuses
+        question = repr(switches)
+    if question not in _configurations:
+        _configurations[question] = _make_configuration(rule, switches)
+    return _configurations[question]
+
+
+def _make_configuration(rule: str, switches: dict[str, Any]) -> Configuration:
     from .. import dialects, passes
 
     steps = resolve(passes.PIPELINE, dialects.NAME, switches)
     plugin = None
-    rule = policy.resolve(requested)
     try:
         plugin = loader.load()
     except PluginUnavailable as error:
