@@ -66,7 +66,8 @@ def snapshot(folder: Path) -> Path:
     """A copy of the template that is no repository, so that what is not committed counts."""
     target = folder / "template-snapshot"
     if not target.exists():
-        shutil.copytree(ROOT / "template", target / "template")
+        caches = shutil.ignore_patterns("__pycache__", ".*_cache")
+        shutil.copytree(ROOT / "template", target / "template", ignore=caches)
         shutil.copy(ROOT / "copier.yml", target)
     return target
 

@@ -1,10 +1,6 @@
 # Owned by the project template; changed only by `copier update`.
 #
-# The Triton wheel of the building environment and the LLVM that it was built
-# with, as tools/toolchain.py finds or fetches them:
-#
-#   TRITON_VERSION, TRITON_INCLUDE_DIR, TRITON_LIBRARY, TRITON_LLVM_COMMIT
-#   TRITON_LLVM_DIR, TRITON_LLVM_MATCHED, TRITON_TBLGEN
+# The installed Triton and its LLVM, as tools/toolchain.py finds or fetches them.
 
 set(TRITON_LLVM_DIR "" CACHE PATH "LLVM to build with; found or fetched if empty")
 set(
@@ -41,7 +37,6 @@ foreach(
   string(TOLOWER ${_key} _member)
   string(JSON ${_key} GET "${TRITON_TOOLCHAIN}" ${_member})
 endforeach()
-set(TRITON_TBLGEN ${TRITON_LLVM_DIR}/bin/mlir-tblgen)
 message(STATUS "Triton ${TRITON_VERSION}, LLVM ${TRITON_LLVM_COMMIT} (${TRITON_LLVM_MATCHED}) in ${TRITON_LLVM_DIR}")
 
 # Stock Triton's LLVM has its ABI-breaking checks on. toolchain.py lets headers
@@ -59,7 +54,7 @@ function(triton_tablegen target source output)
   add_custom_command(
     OUTPUT ${output}
     COMMAND
-      ${TRITON_TBLGEN} ${ARGN} ${PROJECT_SOURCE_DIR}/${source} -I ${PROJECT_SOURCE_DIR}/include -I
+      ${TRITON_LLVM_DIR}/bin/mlir-tblgen ${ARGN} ${PROJECT_SOURCE_DIR}/${source} -I ${PROJECT_SOURCE_DIR}/include -I
       ${TRITON_LLVM_DIR}/include -I ${TRITON_INCLUDE_DIR} -o ${output} -d ${output}.d
     DEPFILE ${output}.d
     MAIN_DEPENDENCY ${source}

@@ -4,9 +4,6 @@
 # lib/<Dialect>/*.cpp and the Python module _native, checks them, and writes the
 # build record lib<package>.json.
 
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release)
-endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 
@@ -84,10 +81,11 @@ function(triton_plugin package dialect)
   target_link_libraries(${package} PRIVATE triton_plugin_options)
   target_compile_definitions(${package} PRIVATE PLUGIN_NAME="${package}" PLUGIN_VERSION="${version}")
   triton_dialect(${package} ${dialect})
-  triton_tablegen(${package} native/SelfTest.td SelfTestDialect.h.inc -gen-dialect-decls)
-  triton_tablegen(${package} native/SelfTest.td SelfTestDialect.cpp.inc -gen-dialect-defs)
-  triton_tablegen(${package} native/SelfTest.td SelfTestOps.h.inc -gen-op-decls)
-  triton_tablegen(${package} native/SelfTest.td SelfTestOps.cpp.inc -gen-op-defs)
+  foreach(step Dialect.h.inc=dialect-decls Dialect.cpp.inc=dialect-defs Ops.h.inc=op-decls Ops.cpp.inc=op-defs)
+    string(REPLACE "=" ";-gen-" step ${step})
+    list(POP_FRONT step suffix)
+    triton_tablegen(${package} native/SelfTest.td SelfTest${suffix} ${step})
+  endforeach()
 
   pybind11_add_module(_native NO_EXTRAS native/Native.cpp)
   target_link_libraries(_native PRIVATE triton_mlir)
