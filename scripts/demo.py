@@ -70,7 +70,12 @@ def main() -> int:
     for target, assembly, marker in (("cuda:90", "ptx", "tanh.approx.f32"), ("hip:gfx942", "amdgcn", "v_exp_f32")):
         diff = project.run(*show, "--target", target).stdout
         stages = {part.split(",", 1)[0].removeprefix("--- "): part for part in diff.split("\n\n--- ")}
-        console.print(Panel(Syntax(stages["ttir"], "diff", theme="ansi_dark", background_color="default", word_wrap=True), title=f"{target}, ttir"))
+        console.print(
+            Panel(
+                Syntax(stages["ttir"], "diff", theme="ansi_dark", background_color="default", word_wrap=True),
+                title=f"{target}, ttir",
+            )
+        )
         lines = stages[assembly].splitlines()
         gone = sum(line.startswith("-") for line in lines)
         new = [line for line in lines if line.startswith("+")]

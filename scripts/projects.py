@@ -47,7 +47,9 @@ class Project:
         options = {"cwd": self.path, "capture_output": True, "text": True, "timeout": 800} | options
         done = subprocess.run([str(part) for part in command], env=environment, **options)
         if check and done.returncode:
-            raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
         return done
 
     def install(self, *options: str, **run: Any) -> subprocess.CompletedProcess[str]:

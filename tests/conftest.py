@@ -25,7 +25,7 @@ ODD: dict[str, Any] = {
     "package": "zeta2_ops",
     "dialect": "z2",
     "description": 'Quotes "q", \\ backslash, {{ braces }}, $HOME, `tick`, """ and <b>',
-    "author": "José O'Neil \"Joe\"",
+    "author": 'José O\'Neil "Joe"',
     "email": "joe@example.org",
     "repository": "https://example.org/joe/zeta2-ops",
     "license": "Apache-2.0 WITH LLVM-exception",

@@ -70,7 +70,9 @@ def test_every_file_parses(project: Path) -> None:
 def test_nothing_is_left_of_templating(project: Path) -> None:
     for path in files(project, ""):
         text = path.read_text()
-        assert not re.search(r"{%-? *(if|el|end|set|for)|{{ *(project_name|package|dialect|cpp_name|env_prefix)", text), path
+        assert not re.search(
+            r"{%-? *(if|el|end|set|for)|{{ *(project_name|package|dialect|cpp_name|env_prefix)", text
+        ), path
         assert not re.search(r"\n\n\n\n", text), path
         assert not text or (text.endswith("\n") and not text.endswith("\n\n")), path
     assert not files(project, ".jinja")
@@ -84,12 +86,16 @@ def test_python_is_formatted_and_lint_free(project: Path) -> None:
 
 def test_cpp_is_formatted(project: Path) -> None:
     sources = files(project, ".cpp", ".h")
-    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *sources], capture_output=True, text=True, cwd=project)
+    done = subprocess.run(
+        ["clang-format", "--dry-run", "--Werror", *sources], capture_output=True, text=True, cwd=project
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_cmake_is_formatted(project: Path) -> None:
-    done = subprocess.run(["gersemi", "--check", "cmake", "CMakeLists.txt"], capture_output=True, text=True, cwd=project)
+    done = subprocess.run(
+        ["gersemi", "--check", "cmake", "CMakeLists.txt"], capture_output=True, text=True, cwd=project
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -191,7 +197,9 @@ def test_an_invalid_answer_is_refused_by_name(tmp_path: Path, question: str, ans
 
 TEXT = st.text(
     st.one_of(st.characters(), st.sampled_from(list("\"'\\{}%$`#<>:\n&*!|-"))), min_size=1, max_size=40
-) | st.sampled_from(["{{ 1/0 }}", "{% raw %}", '"""', "'''", "$(rm -rf /)", "%s", "\\n", "]]", "null", "- a", "# x", "@x"])
+) | st.sampled_from(
+    ["{{ 1/0 }}", "{% raw %}", '"""', "'''", "$(rm -rf /)", "%s", "\\n", "]]", "null", "- a", "# x", "@x"]
+)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -217,7 +225,17 @@ def test_rendering_needs_no_trust() -> None:
     assert not {"_tasks", "_migrations", "_jinja_extensions"} & settings.keys()
 
 
-TEMPLATE_OWNED = ("cmake", "tools", "native", "_runtime", "support", "workflows", ".clang-format", ".pre-commit", ".gersemirc")
+TEMPLATE_OWNED = (
+    "cmake",
+    "tools",
+    "native",
+    "_runtime",
+    "support",
+    "workflows",
+    ".clang-format",
+    ".pre-commit",
+    ".gersemirc",
+)
 
 
 def test_files_of_the_template_say_so(project: Path) -> None:

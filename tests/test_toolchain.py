@@ -354,7 +354,11 @@ def fake_triton(folder: Path, version: str, headers: bool, library: bytes | None
 
 
 def test_triton_missing_is_an_error(tool: Tool, tmp_path: Path) -> None:
-    refused(tool.run("fetch", PYTHONPATH=str(fake_triton(tmp_path / "site", "3.9.0", True, None))), "No Triton", "pip install")
+    refused(
+        tool.run("fetch", PYTHONPATH=str(fake_triton(tmp_path / "site", "3.9.0", True, None))),
+        "No Triton",
+        "pip install",
+    )
 
 
 def test_a_triton_without_headers_is_an_error(tool: Tool, tmp_path: Path) -> None:

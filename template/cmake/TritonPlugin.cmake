@@ -52,7 +52,6 @@ target_link_libraries(triton_mlir INTERFACE ${TRITON_LIBRARY})
 # then, in Python, and not the end of the process in the middle of a compilation.
 target_link_options(triton_mlir INTERFACE LINKER:-z,now LINKER:-Bsymbolic $<$<CONFIG:Release>:LINKER:-s>)
 
-# And for the plugin's own.
 add_library(triton_plugin_options INTERFACE)
 target_link_libraries(triton_plugin_options INTERFACE triton_mlir)
 # - Triton's MLIR has no RTTI: a class derived from one of its classes would refer

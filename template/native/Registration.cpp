@@ -6,13 +6,22 @@
 #include "llvm/Support/raw_ostream.h"
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 namespace registration {
 namespace {
 
-// Errors of this thread's last pass pipeline. Triton runs a pass manager in
-// the thread that called it, so no other thread's errors get in between.
-thread_local std::string recordedErrors;
+/// The errors of pass pipelines that one thread has built. Triton may run a
+/// pipeline in another thread than the one that waits for it.
+struct Errors {
+  std::mutex mutex;
+  std::string text;
+};
+
+std::shared_ptr<Errors> errorsOfThisThread() {
+  thread_local auto errors = std::make_shared<Errors>();
+  return errors;
+}
 
 } // namespace
 
@@ -31,18 +40,25 @@ void setOptions(mlir::Pass &pass, const std::vector<std::string> &options) {
 }
 
 void recordErrors(mlir::MLIRContext &context) {
-  recordedErrors.clear();
-  context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error) {
+  std::shared_ptr<Errors> errors = errorsOfThisThread();
+  context.getDiagEngine().registerHandler([errors](mlir::Diagnostic &diag) {
+    if (diag.getSeverity() == mlir::DiagnosticSeverity::Error) {
       std::string line;
       llvm::raw_string_ostream stream(line);
-      stream << diagnostic.getLocation() << ": " << diagnostic << "\n";
+      stream << diag.getLocation() << ": " << diag << "\n";
+      std::lock_guard<std::mutex> lock(errors->mutex);
       // Each pass of a pipeline registers this handler: keep one copy.
-      if (recordedErrors.find(line) == std::string::npos)
-        recordedErrors += line;
+      if (errors->text.find(line) == std::string::npos)
+        errors->text += line;
     }
     return mlir::failure(); // let the other handlers see it too
   });
+}
+
+std::string takeErrors() {
+  std::shared_ptr<Errors> errors = errorsOfThisThread();
+  std::lock_guard<std::mutex> lock(errors->mutex);
+  return std::exchange(errors->text, {});
 }
 
 plugin::PluginInfo *publish(Table table) {
@@ -62,11 +78,10 @@ plugin::PluginInfo *publish(Table table) {
 
 } // namespace registration
 
-/// Returns and forgets the errors recorded in this thread, one a line, each
-/// with its location. Valid until the thread's next call.
+/// Returns and forgets the errors of the pipelines that this thread has built,
+/// one a line, each with its location. Valid until the thread's next call.
 TRITON_PLUGIN_API const char *tritonPluginTakeErrors() {
   thread_local std::string taken;
-  taken = std::move(registration::recordedErrors);
-  registration::recordedErrors.clear();
+  taken = registration::takeErrors();
   return taken.c_str();
 }

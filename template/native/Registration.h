@@ -21,8 +21,11 @@ namespace plugin = mlir::triton::plugin;
 /// \throws std::invalid_argument for an unknown name or an unfit value.
 void setOptions(mlir::Pass &pass, const std::vector<std::string> &options);
 
-/// Keeps the errors that `context` reports, for `tritonPluginTakeErrors`.
+/// Keeps the errors that `context` reports, for this thread's `takeErrors`.
 void recordErrors(mlir::MLIRContext &context);
+
+/// Returns and forgets what this thread has recorded.
+std::string takeErrors();
 
 /// What a plugin registers.
 struct Table {

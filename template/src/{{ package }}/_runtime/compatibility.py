@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import platform
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,15 +47,12 @@ class Check:
 
 def library_path() -> Path:
     """Where the plugin's library is, whether or not it is there."""
-    package = Path(__file__).resolve().parent.parent
-    name = f"lib{PACKAGE}.so"
-    import sys
-
-    # An editable install keeps built files and sources in different folders.
-    for folder in getattr(sys.modules.get(PACKAGE), "__path__", ()):
-        if (Path(folder) / name).exists():
-            return Path(folder) / name
-    return package / name
+    # Asked as for a module, so that an editable install rebuilds it first and says
+    # in which of its folders it is.
+    spec = importlib.util.find_spec(f"{PACKAGE}.lib{PACKAGE}")
+    if spec is not None and spec.origin:
+        return Path(spec.origin)
+    return Path(__file__).resolve().parent.parent / f"lib{PACKAGE}.so"
 
 
 def read_record(library: Path) -> dict[str, Any]:
@@ -97,6 +96,9 @@ def checks() -> list[Check]:
     add("library", "an ELF file" if is_elf else f"{len(data)} bytes of something else", "an ELF file", reinstall)
     if not is_elf:
         return found
+    # To open a file that ends too early would end the process with SIGBUS.
+    wanted_size = _size(data)
+    add("library's size", len(data), f"{wanted_size} or more", reinstall, len(data) >= wanted_size)
     machine = int.from_bytes(data[18:20], "little")
     wanted = _MACHINES.get(platform.machine(), -1)
     add("library's machine", machine, wanted, f"Install a wheel for {platform.machine()}.")
@@ -114,6 +116,19 @@ def checks() -> list[Check]:
         commit = libtriton.llvm_commit(triton.library)
         add("LLVM in libtriton", commit, record["llvm_commit"], f"Build {PACKAGE} for this Triton, or {remedy}")
     return found
+
+
+def _size(data: bytes) -> int:
+    """How many bytes the segments of a 64-bit ELF file need, by its program header."""
+    (offset,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    end = offset + size * count
+    if end > len(data):
+        return int(end)
+    for position in range(offset, end, size):
+        file_offset, *_, file_size = struct.unpack_from("<QQQQ", data, position + 8)
+        end = max(end, file_offset + file_size)
+    return int(end)
 
 
 def verify() -> dict[str, Any]:

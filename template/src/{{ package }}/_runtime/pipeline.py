@@ -17,8 +17,15 @@ from .policy import PACKAGE, PluginError
 
 STAGES = ("ttir", "ttgir", "llir")
 
-# Stands for the GPU that is compiled for, as in "cuda:90" or "hip:gfx942".
-TARGET = object()
+
+class _Target:
+    """Stands for the GPU that is compiled for, as in "cuda:90" or "hip:gfx942"."""
+
+    def __repr__(self) -> str:
+        return "TARGET"  # the same in every process: it joins the cache key
+
+
+TARGET = _Target()
 
 
 @dataclass(frozen=True)
@@ -206,7 +213,6 @@ _wrapped = False
 
 def wrap_stages(stages: dict[str, Any], target: str, steps: Sequence[Step], plugin: Plugin) -> None:
     """Makes Triton's stages run with `steps` in their places."""
-    wrap_passes()
     for name in STAGES:
         if name in stages and getattr(stages[name], "plugin", None) != PACKAGE:
             stages[name] = _with_steps(name, stages[name], target, steps, plugin)

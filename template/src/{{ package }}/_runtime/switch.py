@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import loader, policy
-from .pipeline import Step, resolve, wrap_stages
+from . import libtriton, loader, policy
+from .pipeline import Step, resolve, wrap_passes, wrap_stages
 from .policy import ENVIRONMENT, PACKAGE, PluginUnavailable
 
 # Tells a child process what its parent enabled, as JSON.
@@ -208,8 +208,11 @@ class _Hook:
 
 def _install() -> None:
     global _hook
+    if libtriton.find() is None:
+        return  # the fallback, where there is no Triton to hook into
     from triton import knobs
 
+    wrap_passes()
     if knobs.runtime.add_stages_inspection_hook is not _hook or _hook is None:
         # Ours may still be called from further down the chain; it passes on then.
         _hook = _Hook(knobs.runtime.add_stages_inspection_hook)
@@ -219,9 +222,9 @@ def _install() -> None:
 def _tidy() -> None:
     """Gives the slot back once nothing needs it, unless somebody else took it."""
     global _hook
-    from triton import knobs
-
     if not _stack and not _scopes and _hook is not None:
+        from triton import knobs
+
         if knobs.runtime.add_stages_inspection_hook is _hook:
             knobs.runtime.add_stages_inspection_hook = _hook.previous
         _hook = None
