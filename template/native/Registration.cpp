@@ -3,6 +3,7 @@
 #include "Registration.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "llvm/Support/raw_ostream.h"
 #include <mutex>
 #include <stdexcept>
@@ -23,6 +24,49 @@ std::shared_ptr<Errors> errorsOfThisThread() {
   return errors;
 }
 
+/// Records while passes run. Triton registers a handler of its own when the
+/// pipeline starts, which would hide what comes to an earlier one.
+class ErrorRecorder : public mlir::PassInstrumentation {
+public:
+  explicit ErrorRecorder(std::shared_ptr<Errors> errors)
+      : errors(std::move(errors)) {}
+
+  void runBeforePass(mlir::Pass *, mlir::Operation *op) override {
+    if (depth++ == 0)
+      handler = op->getContext()->getDiagEngine().registerHandler(
+          [errors = errors](mlir::Diagnostic &diag) {
+            record(*errors, diag);
+            return mlir::failure(); // let the other handlers see it too
+          });
+  }
+  void runAfterPass(mlir::Pass *, mlir::Operation *op) override { leave(op); }
+  void runAfterPassFailed(mlir::Pass *, mlir::Operation *op) override {
+    leave(op);
+  }
+
+private:
+  static void record(Errors &errors, mlir::Diagnostic &diag) {
+    if (diag.getSeverity() != mlir::DiagnosticSeverity::Error)
+      return;
+    std::string line;
+    llvm::raw_string_ostream stream(line);
+    stream << diag.getLocation() << ": " << diag << "\n";
+    std::lock_guard<std::mutex> lock(errors.mutex);
+    // Each pass of a pipeline brings a recorder: keep one copy.
+    if (errors.text.find(line) == std::string::npos)
+      errors.text += line;
+  }
+
+  void leave(mlir::Operation *op) {
+    if (--depth == 0)
+      op->getContext()->getDiagEngine().eraseHandler(handler);
+  }
+
+  std::shared_ptr<Errors> errors;
+  unsigned depth = 0; // passes nest; MLIR serializes these calls
+  mlir::DiagnosticEngine::HandlerID handler = 0;
+};
+
 } // namespace
 
 void setOptions(mlir::Pass &pass, const std::vector<std::string> &options) {
@@ -39,20 +83,9 @@ void setOptions(mlir::Pass &pass, const std::vector<std::string> &options) {
   }
 }
 
-void recordErrors(mlir::MLIRContext &context) {
-  std::shared_ptr<Errors> errors = errorsOfThisThread();
-  context.getDiagEngine().registerHandler([errors](mlir::Diagnostic &diag) {
-    if (diag.getSeverity() == mlir::DiagnosticSeverity::Error) {
-      std::string line;
-      llvm::raw_string_ostream stream(line);
-      stream << diag.getLocation() << ": " << diag << "\n";
-      std::lock_guard<std::mutex> lock(errors->mutex);
-      // Each pass of a pipeline registers this handler: keep one copy.
-      if (errors->text.find(line) == std::string::npos)
-        errors->text += line;
-    }
-    return mlir::failure(); // let the other handlers see it too
-  });
+void recordErrors(mlir::PassManager &manager) {
+  manager.addInstrumentation(
+      std::make_unique<ErrorRecorder>(errorsOfThisThread()));
 }
 
 std::string takeErrors() {

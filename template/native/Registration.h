@@ -21,8 +21,8 @@ namespace plugin = mlir::triton::plugin;
 /// \throws std::invalid_argument for an unknown name or an unfit value.
 void setOptions(mlir::Pass &pass, const std::vector<std::string> &options);
 
-/// Keeps the errors that `context` reports, for this thread's `takeErrors`.
-void recordErrors(mlir::MLIRContext &context);
+/// Keeps the errors that a pipeline reports, for this thread's `takeErrors`.
+void recordErrors(mlir::PassManager &manager);
 
 /// Returns and forgets what this thread has recorded.
 std::string takeErrors();
@@ -40,7 +40,7 @@ struct Table {
          [](mlir::PassManager *manager, const std::vector<std::string> &args) {
            std::unique_ptr<mlir::Pass> pass = Create();
            setOptions(*pass, args);
-           recordErrors(*manager->getContext());
+           recordErrors(*manager);
            manager->addPass(std::move(pass));
          },
          [] {
