@@ -58,7 +58,8 @@ def tier3():
     )  # fmt: skip
     summary = done.stdout.strip().splitlines()[-1]
     print(done.stdout[-3000:])
-    assert done.returncode == 0 and "skipped" not in summary, summary
+    assert done.returncode == 0, summary
+    assert "skipped" not in summary, summary
     emit(summary=summary)
 
 
@@ -99,6 +100,9 @@ def accuracy():
             result = cases.run(kernels.tanh_kernel, values, PRECISION=precision).cpu().double().numpy()
             reference = np.tanh(values.cpu().double().numpy())
             difference = np.abs(result - reference)
+            # Triton lets libdevice and the instruction flush subnormal float32 to zero.
+            flushed = (np.abs(reference) < 2.0**-126) & (difference < 2.0**-126)
+            difference[flushed] = 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 relative = np.where(difference == 0, 0, difference / np.abs(reference))
             units = difference / cases.ulp(reference, dtype)
@@ -106,6 +110,7 @@ def accuracy():
             normal = np.abs(reference) >= 2.0**-126
             found[f"{str(dtype)[6:]} {precision}"] = {
                 "values": int(values.numel()),
+                "flushed": int(flushed.sum()),
                 "max ulp": float(units.max()),
                 "max absolute": float(difference.max()),
                 "max relative, normal": float(relative[normal].max()),
@@ -113,7 +118,7 @@ def accuracy():
     bounds = {
         "float32 approx": ("max relative, normal", 2.0**-11),
         "float16 approx": ("max absolute", 2.0**-10.987),
-        "bfloat16 approx": ("max absolute", 2.0**-8),
+        "bfloat16 approx": ("max absolute", 2.0**-8 * 1.0001),
         "float32 exact": ("max ulp", 2.0),
         "float16 exact": ("max ulp", 0.51),
         "bfloat16 exact": ("max ulp", 0.51),
@@ -162,7 +167,7 @@ def gain():
         def run(repeats=repeats):
             return gelu[(triton.cdiv(size, 1024),)](x, y, size, REPEATS=repeats, BLOCK=1024)
 
-        times, count = ([], []), []
+        times, count = [[], []], []
         for _ in range(5):
             for enabled in (False, True):
                 if enabled:
@@ -235,6 +240,7 @@ def launch():
     found = {"one plugin": child(one), "three plugins": child(three), "README's hook": child(readme)}
     emit(**found)
     assert found["one plugin"]["ratio"] <= 1.05, found
+    assert found["three plugins"]["ratio"] <= 1.05, found
 
 
 INDUCTOR = """
@@ -317,10 +323,9 @@ def same_process_options():
     """Options changed between two compilations in one process, with Inductor's workers alive."""
     folder = Path(tempfile.mkdtemp())
     (folder / "kernel_module.py").write_text(KERNEL_MODULE)
+    setup = "import os, sys\nsys.path.insert(0, os.getcwd())\n" + INDUCTOR.split("plugin.enable(")[0]
     code = (
-        INDUCTOR.split("plugin.enable(")[0].replace(
-            "json, os, sys", "json, os, sys; sys.path.insert(0, os.getcwd())\nimport"
-        )
+        setup
         + """
 def error():
     torch._dynamo.reset()
@@ -334,11 +339,20 @@ errors.append(error())
 print(json.dumps(errors))
 """
     )
-    os.chdir(folder)
-    errors = child(
-        code, timeout=240, TORCHINDUCTOR_COMPILE_THREADS="4", TORCHINDUCTOR_WORKER_START="subprocess",
-        TORCHINDUCTOR_CACHE_DIR=str(folder / "inductor"), TRITON_CACHE_DIR=str(folder / "triton"), PYTHONPATH=f"{folder}:{os.environ['PYTHONPATH']}",
-    )  # fmt: skip
+    (folder / "again.py").write_text(code)
+    environment = {
+        "TORCHINDUCTOR_COMPILE_THREADS": "4",
+        "TORCHINDUCTOR_WORKER_START": "subprocess",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+    }
+    command = [sys.executable, folder / "again.py"]
+    done = subprocess.run(
+        command, env=os.environ | environment, cwd=folder, capture_output=True, text=True, timeout=240
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    errors = json.loads(done.stdout.strip().splitlines()[-1])
     emit(errors=errors)
     assert errors[0] == errors[2] < errors[1] < 2e-3, errors
 

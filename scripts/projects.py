@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,18 +61,13 @@ class Project:
 
 def render(path: Path, **answers: Any) -> Path:
     """Renders the working tree's template, with the defaults for what is not answered."""
-    copier.run_copy(str(snapshot(path.parent)), path, data=answers, defaults=True, quiet=True, overwrite=True)
-    return path
-
-
-def snapshot(folder: Path) -> Path:
-    """A copy of the template that is no repository, so that what is not committed counts."""
-    target = folder / "template-snapshot"
-    if not target.exists():
+    # From a copy that is no repository, so that what is not committed counts.
+    with tempfile.TemporaryDirectory() as copy:
         caches = shutil.ignore_patterns("__pycache__", ".*_cache")
-        shutil.copytree(ROOT / "template", target / "template", ignore=caches)
-        shutil.copy(ROOT / "copier.yml", target)
-    return target
+        shutil.copytree(ROOT / "template", Path(copy) / "template", ignore=caches)
+        shutil.copy(ROOT / "copier.yml", copy)
+        copier.run_copy(copy, path, data=answers, defaults=True, quiet=True, overwrite=True)
+    return path
 
 
 def environment(path: Path) -> Path:

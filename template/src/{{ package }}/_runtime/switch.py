@@ -155,7 +155,8 @@ def _make_configuration(rule: str, switches: dict[str, Any]) -> Configuration:
         ],
     }
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return Configuration(plugin, steps, json.dumps(switches), f"{PACKAGE}-{digest}", digest)
+    # The second is compared at every launch, in memory only: short.
+    return Configuration(plugin, steps, json.dumps(switches), f"{PACKAGE}-{digest}", digest[:16])
 
 
 def _sha256(path: Path) -> str:
@@ -170,15 +171,23 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
+_NOTHING = ("", "")
+
+
 class _Hook:
     """Our link in the chain of stages hooks; Triton has one slot for all.
 
-    Called without arguments at every launch for the cache key, so it returns a
-    constant then, and with the stages at every compilation.
+    Called without arguments at every launch for the cache key, so the whole
+    chain's answer is remembered for as long as no link's `token` changes; called
+    with the stages at every compilation. A link without a token, and one whose
+    answer depends on the thread (token None), is asked each time.
     """
 
     def __init__(self, previous: Any) -> None:
         self.previous = previous
+        self.token: object = object()
+        self._remembered: tuple[tuple[tuple[Any, object], ...], tuple[str, str]] = ((), _NOTHING)
+        self._seen: tuple[Any, Configuration | None, tuple[str, str]] = (None, None, _NOTHING)
 
     def __call__(
         self,
@@ -188,22 +197,47 @@ class _Hook:
         language: Any = None,
         capability: Any = None,
     ) -> tuple[str, str]:
-        previous = self.previous
-        if previous is None:
-            before = ("", "")
-        elif stages is None:
-            before = previous()
-        else:
-            before = previous(backend, stages, options, language, capability) or ("", "")
+        if stages is None:
+            chain, answer = self._remembered
+            for link, token in chain:
+                if link.token is not token:
+                    break
+            else:
+                if chain:
+                    return answer
+            return self._ask()
+        if self.previous is not None:
+            self.previous(backend, stages, options, language, capability)
         configuration = current() if self is _hook else None
-        if configuration is None:
-            return before
-        if stages is not None and configuration.plugin is not None:
+        if configuration is not None and configuration.plugin is not None:
             target = f"{backend.target.backend}:{backend.target.arch}"
             wrap_stages(stages, target, configuration.steps, configuration.plugin)
-        if previous is None:
-            return configuration.key, configuration.digest
-        return before[0] + configuration.key, before[1] + configuration.digest
+        return self._ask()
+
+    def _ask(self) -> tuple[str, str]:
+        """The chain's key and digest now; both of each link end up in them."""
+        before = _NOTHING if self.previous is None else self.previous()
+        configuration = current() if self is _hook else None
+        seen_before, seen_configuration, answer = self._seen
+        if before is not seen_before or configuration is not seen_configuration:
+            answer = before
+            if configuration is not None:
+                answer = (before[0] + configuration.key, before[1] + configuration.digest)
+            self._seen = (before, configuration, answer)
+        link: Any = self
+        chain: list[tuple[Any, object]] = []
+        while link is not None and (token := getattr(link, "token", None)) is not None:
+            chain.append((link, token))
+            link = link.previous
+        if link is None:
+            self._remembered = (tuple(chain), answer)
+        return answer
+
+
+def _changed() -> None:
+    """Has the hooks asked anew; each time while a `with` of some thread is open."""
+    if _hook is not None:
+        _hook.token = None if _scopes else object()
 
 
 def _install() -> None:
@@ -215,8 +249,10 @@ def _install() -> None:
     wrap_passes()
     if knobs.runtime.add_stages_inspection_hook is not _hook or _hook is None:
         # Ours may still be called from further down the chain; it passes on then.
+        _changed()
         _hook = _Hook(knobs.runtime.add_stages_inspection_hook)
         knobs.runtime.add_stages_inspection_hook = _hook
+    _changed()
 
 
 def _tidy() -> None:
@@ -227,7 +263,9 @@ def _tidy() -> None:
 
         if knobs.runtime.add_stages_inspection_hook is _hook:
             knobs.runtime.add_stages_inspection_hook = _hook.previous
+        _hook.token = object()  # for good, where it stays in somebody's chain
         _hook = None
+    _changed()
 
 
 def _tell_others() -> None:
