@@ -895,3 +895,35 @@ print(published is approx_tanh, published.__module__)
 def test_starting_python_imports_nothing_of_the_plugin(default: Project) -> None:
     code = f"import sys; print([name for name in sys.modules if name.startswith(('{PACKAGE}', 'triton'))])"
     assert default.run("python", "-c", code, cwd="/").stdout.strip() == "[]"
+
+
+def test_torch_compile_learns_of_every_change(python: Callable[..., Any]) -> None:
+    # Found on a GPU: an option changed between two compilations gave the old kernel.
+    found = python(
+        """
+import torch
+import torch._inductor.async_compile as asynchronous
+from torch._inductor.codecache import PyCodeCache
+from torch.compiler import config
+def fill():
+    asynchronous.CompiledTritonKernels._cache["source"] = "an old kernel"
+    PyCodeCache.modules_no_attr["path"] = sys
+def state():
+    emptied = not asynchronous.CompiledTritonKernels._cache and not PyCodeCache.modules_no_attr
+    return emptied, config.cache_key_tag
+states = []
+config.cache_key_tag = "theirs"
+for change in (plugin.enable, lambda: plugin.enable(rewrite_libdevice_tanh=True), plugin.disable, plugin.disable):
+    fill()
+    change()
+    states.append(state())
+found["emptied"] = [emptied for emptied, _ in states]
+found["tags"] = [tag for _, tag in states]
+"""
+    )
+    assert found["emptied"] == [True] * 4
+    one, other, again, none = found["tags"]
+    assert one == again
+    assert one != other
+    assert none == "theirs"
+    assert all(tag.startswith("theirs,my_triton_extension-") for tag in (one, other))

@@ -29,6 +29,14 @@ class Triton:
         """Where the wheel keeps its C++ headers (3.9 and later)."""
         return self.directory / "include"
 
+    @property
+    def reads_paths(self) -> bool:
+        """Whether it loads plugins from TRITON_PLUGIN_PATHS, as 3.7 and 3.8 do.
+
+        Wheels that can be extended at any time bring their headers too.
+        """
+        return not self.include.is_dir()
+
 
 def find() -> Triton | None:
     """The Triton that `import triton` would take, or None.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import compatibility
+from . import compatibility, libtriton
 from .policy import PACKAGE, PluginUnavailable
 
 
@@ -111,7 +111,7 @@ def load() -> Plugin:
 def _load() -> Plugin:
     record = compatibility.verify()
     path = compatibility.library_path()
-    register = _protocol(path)
+    register = _protocol()
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
@@ -152,18 +152,18 @@ def _names(table: Any, count: int, path: Path) -> tuple[str, ...]:
     return tuple(name.decode() for name in names)
 
 
-def _protocol(path: Path) -> Callable[[Plugin], None]:
+def _protocol() -> Callable[[Plugin], None]:
     """How this Triton loads plugins, found by asking what it has."""
-    already = "triton" in sys.modules
-    if not already and _reads_paths():
-        _prepend_path(path)
+    installed = libtriton.find()
+    if "triton" not in sys.modules and installed is not None and installed.reads_paths:
+        offer_path()
     try:
-        from triton._C import libtriton
+        from triton._C import libtriton as binding
     except ImportError as error:
         raise PluginUnavailable(f"import triton fails: {error}. Reinstall Triton.") from error
-    passes, ir = libtriton.passes, libtriton.ir
-    if hasattr(libtriton, "extend_with"):
-        steps = [libtriton.extend_with]
+    passes, ir = binding.passes, binding.ir
+    if hasattr(binding, "extend_with"):
+        steps = [binding.extend_with]
     elif hasattr(passes, "plugin") and hasattr(passes.plugin, "extend_with"):
         steps = [passes.plugin.extend_with, ir.extend_dialects_with, ir.builder.extend_with]
     elif hasattr(passes, "plugin"):
@@ -186,21 +186,19 @@ def _protocol(path: Path) -> Callable[[Plugin], None]:
     return register
 
 
-def _reads_paths() -> bool:
-    """Whether the installed Triton loads plugins from TRITON_PLUGIN_PATHS, as 3.7 and 3.8 do.
+def offer_path() -> None:
+    """Has a Triton that is about to be imported load the library, if it fits.
 
-    Later ones ignore the variable, and a child process would inherit it.
+    One that does not fit would end the process; load() says what is wrong with it.
     """
-    from . import libtriton
-
-    triton = libtriton.find()
-    return triton is not None and not triton.include.is_dir()
-
-
-def _prepend_path(path: Path) -> None:
+    try:
+        compatibility.verify()
+    except PluginUnavailable:
+        return
+    path = str(compatibility.library_path())
     paths = [entry for entry in os.environ.get("TRITON_PLUGIN_PATHS", "").split(":") if entry]
-    if str(path) not in paths:
-        os.environ["TRITON_PLUGIN_PATHS"] = ":".join([str(path), *paths])
+    if path not in paths:
+        os.environ["TRITON_PLUGIN_PATHS"] = ":".join([path, *paths])
 
 
 def _registered_by_path(plugin: Plugin) -> None:
@@ -255,9 +253,8 @@ def _same_file(name: str, own: Path) -> bool:
 
 def find_adder(name: str) -> Callable[..., None] | None:
     """Triton's function that adds the pass `name` of this plugin to a pass manager."""
-    from triton._C import libtriton
+    from triton._C.libtriton import passes
 
-    passes = libtriton.passes
     for module in (getattr(passes, PACKAGE, None), getattr(passes, "plugin", None)):
         for attribute in (f"add_{name}", name):
             if adder := getattr(module, attribute, None):

@@ -5,7 +5,9 @@ The .pth file of this package asks `find_spec` about two modules:
 
 - triton.language.extra.<package>, under which torch.compile imports the DSL
   functions of a kernel, in workers that never import this package;
-- triton itself, after which the plugin is enabled as the parent process had it.
+- triton itself: a Triton that reads TRITON_PLUGIN_PATHS while it is imported (3.7
+  and 3.8) is given the library then, unless <PACKAGE>_AUTOLOAD is 0; and after it
+  the plugin is enabled as the parent process had it.
 """
 
 from __future__ import annotations
@@ -51,7 +53,16 @@ def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
     """The import system's question about `name`; None for what is not ours."""
     if name == MODULE:
         return importlib.machinery.ModuleSpec(name, _Published())
-    if name == "triton" and f"{PACKAGE.upper()}_ENABLED" in os.environ:
+    if name != "triton":
+        return None
+    from . import libtriton
+
+    installed = libtriton.find()
+    if installed is not None and installed.reads_paths and os.environ.get(f"{PACKAGE.upper()}_AUTOLOAD") != "0":
+        from .loader import offer_path
+
+        offer_path()
+    if f"{PACKAGE.upper()}_ENABLED" in os.environ:
         spec = importlib.machinery.PathFinder.find_spec("triton", sys.path)
         if spec is not None and spec.loader is not None:
             from .switch import enable_as_parent

@@ -46,6 +46,7 @@ _hook: _Hook | None = None
 def _after_fork() -> None:
     global _lock
     _lock = threading.RLock()
+    _epoch[2] = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -110,6 +111,7 @@ def _scope(value: Any) -> Iterator[None]:
     with _lock:
         _scopes += 1
         _install()
+        _changed(+1)
     token = _scoped.set(value)
     try:
         yield
@@ -118,6 +120,7 @@ def _scope(value: Any) -> Iterator[None]:
         with _lock:
             _scopes -= 1
             _tidy()
+            _changed(-1)
 
 
 _configurations: dict[str, Configuration] = {}
@@ -173,20 +176,26 @@ def _sources() -> str:
 
 _NOTHING = ("", "")
 
+# Shared by all plugins of a process: an object that is another one after every
+# change, None while a `with` is open; how many are open; and a lock for both.
+_epoch: list[Any] = [None, 0, threading.Lock()]
+
 
 class _Hook:
     """Our link in the chain of stages hooks; Triton has one slot for all.
 
     Called without arguments at every launch for the cache key, so the whole
-    chain's answer is remembered for as long as no link's `token` changes; called
-    with the stages at every compilation. A link without a token, and one whose
-    answer depends on the thread (token None), is asked each time.
+    chain's answer is remembered until something changes; called with the stages
+    at every compilation. Where the chain has a link that does not tell of its
+    changes (no `remembers`), it is asked each time.
     """
+
+    remembers = True
 
     def __init__(self, previous: Any) -> None:
         self.previous = previous
-        self.token: object = object()
-        self._remembered: tuple[tuple[tuple[Any, object], ...], tuple[str, str]] = ((), _NOTHING)
+        self._at: object = None
+        self._answer = _NOTHING
         self._seen: tuple[Any, Configuration | None, tuple[str, str]] = (None, None, _NOTHING)
 
     def __call__(
@@ -198,13 +207,9 @@ class _Hook:
         capability: Any = None,
     ) -> tuple[str, str]:
         if stages is None:
-            chain, answer = self._remembered
-            for link, token in chain:
-                if link.token is not token:
-                    break
-            else:
-                if chain:
-                    return answer
+            now = _epoch[0]
+            if now is self._at and now is not None:
+                return self._answer
             return self._ask()
         if self.previous is not None:
             self.previous(backend, stages, options, language, capability)
@@ -216,6 +221,7 @@ class _Hook:
 
     def _ask(self) -> tuple[str, str]:
         """The chain's key and digest now; both of each link end up in them."""
+        now = _epoch[0]
         before = _NOTHING if self.previous is None else self.previous()
         configuration = current() if self is _hook else None
         seen_before, seen_configuration, answer = self._seen
@@ -225,31 +231,30 @@ class _Hook:
                 answer = (before[0] + configuration.key, before[1] + configuration.digest)
             self._seen = (before, configuration, answer)
         link: Any = self
-        chain: list[tuple[Any, object]] = []
-        while link is not None and (token := getattr(link, "token", None)) is not None:
-            chain.append((link, token))
+        while getattr(link, "remembers", False):
             link = link.previous
         if link is None:
-            self._remembered = (tuple(chain), answer)
+            self._at, self._answer = now, answer
         return answer
 
 
-def _changed() -> None:
-    """Has the hooks asked anew; each time while a `with` of some thread is open."""
-    if _hook is not None:
-        _hook.token = None if _scopes else object()
+def _changed(scopes: int = 0) -> None:
+    """Has every plugin's hook asked anew; each time while a `with` is open."""
+    with _epoch[2]:
+        _epoch[1] += scopes
+        _epoch[0] = None if _epoch[1] else object()
 
 
 def _install() -> None:
-    global _hook
+    global _epoch, _hook
     if libtriton.find() is None:
         return  # the fallback, where there is no Triton to hook into
     from triton import knobs
 
+    _epoch = vars(knobs).setdefault("_plugin_epoch", _epoch)
     wrap_passes()
     if knobs.runtime.add_stages_inspection_hook is not _hook or _hook is None:
         # Ours may still be called from further down the chain; it passes on then.
-        _changed()
         _hook = _Hook(knobs.runtime.add_stages_inspection_hook)
         knobs.runtime.add_stages_inspection_hook = _hook
     _changed()
@@ -263,7 +268,6 @@ def _tidy() -> None:
 
         if knobs.runtime.add_stages_inspection_hook is _hook:
             knobs.runtime.add_stages_inspection_hook = _hook.previous
-        _hook.token = object()  # for good, where it stays in somebody's chain
         _hook = None
     _changed()
 
@@ -276,10 +280,16 @@ def _tell_others() -> None:
         os.environ[VARIABLE] = _stack[-1].switches
         tag = _stack[-1].key
     _set_tag(tag)
-    # Workers that Inductor started earlier hold the old environment.
-    asynchronous = sys.modules.get("torch._inductor.async_compile")
-    if asynchronous is not None and hasattr(asynchronous, "shutdown_compile_workers"):
+    # Inductor's workers hold the old environment, and its caches in memory know
+    # kernels by their source alone.
+    asynchronous: Any = sys.modules.get("torch._inductor.async_compile")
+    codecache: Any = sys.modules.get("torch._inductor.codecache")
+    if hasattr(asynchronous, "shutdown_compile_workers"):
         asynchronous.shutdown_compile_workers()
+    for holder, name in ((asynchronous, "CompiledTritonKernels"), (codecache, "PyCodeCache")):
+        cache: Any = getattr(holder, name, None)
+        if hasattr(cache, "cache_clear"):
+            cache.cache_clear()
 
 
 def _set_tag(tag: str) -> None:
