@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -193,7 +194,7 @@ def sass_instructions(cubin):
         file.write(cubin)
         file.flush()
         done = subprocess.run(["cuobjdump", "-sass", file.name], capture_output=True, text=True)
-    lines = [line for line in done.stdout.splitlines() if "/*0" in line and ";" in line]
+    lines = [line for line in done.stdout.splitlines() if re.search(r"/\*[0-9a-f]{4,}\*/.*;", line)]
     return {"all": len(lines), "MUFU": sum("MUFU" in line for line in lines)}
 
 

@@ -79,6 +79,7 @@ def test_what_is_installed(default: Project) -> None:
         data = path.read_bytes()
         assert str(default.path).encode() not in data, path
         assert str(Path.home()).encode() not in data, path
+        assert str(projects.ROOT).encode() not in data, path
     size = sum(path.stat().st_size for path in (site / PACKAGE).rglob("*") if path.suffix != ".pyc")
     assert size < 2_000_000
 

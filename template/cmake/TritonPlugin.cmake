@@ -20,8 +20,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/TritonLLVM.cmake)
 add_library(triton_mlir INTERFACE)
 # MLIR's headers are C++17, Triton's use C++20.
 target_compile_features(triton_mlir INTERFACE cxx_std_20)
-# The corrected header first, then this project's, then what is not ours to warn
-# about. ir.h, which an op's builder needs, is in Triton's.
+# The corrected header first, this project's, then what is not ours to warn about.
 target_include_directories(
   triton_mlir
   BEFORE
@@ -44,6 +43,8 @@ target_compile_options(
     -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build
     -ffile-prefix-map=${TRITON_LLVM_DIR}=llvm
     -ffile-prefix-map=${TRITON_INCLUDE_DIR}=triton
+    -ffile-prefix-map=${Python_INCLUDE_DIRS}=python
+    -ffile-prefix-map=${pybind11_INCLUDE_DIR}=pybind11
 )
 # libtriton and nothing else: another MLIR in the process would be another set of
 # types. It is loaded under its soname already, so there is no rpath.
@@ -54,8 +55,7 @@ target_link_options(triton_mlir INTERFACE LINKER:-z,now LINKER:-Bsymbolic $<$<CO
 
 add_library(triton_plugin_options INTERFACE)
 target_link_libraries(triton_plugin_options INTERFACE triton_mlir)
-# - Triton's MLIR has no RTTI: a class derived from one of its classes would refer
-#   to type information that does not exist.
+# - Triton's MLIR has no RTTI: a class derived from its own would miss some.
 # - Hidden, so that two plugins in one process do not meet.
 target_compile_options(triton_plugin_options INTERFACE -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden)
 # MLIR's headers take 8 s to read; this reads them once.
