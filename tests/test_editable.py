@@ -112,6 +112,12 @@ MUTATIONS = {
         "std::sin(",
         "test_ir_lowering.py::test_lowering",
     ),
+    "a cache key that forgets the options": (
+        f"src/{PACKAGE}/_runtime/switch.py",
+        "for name, value in step.options]] for step in steps",
+        "for name, value in step.options]] for step in ()",
+        "test_registration.py::test_the_cache_key_knows_what_is_enabled",
+    ),
     "an Elementwise trait removed": (
         "include/MyExtension/MyExtensionOps.td",
         "[Elementwise, SameOperandsAndResultType, Pure]",
@@ -135,6 +141,36 @@ def test_the_tiers_notice(editable: Project, mutation: str) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"^FAILED tests/{re.escape(witness)}", done.stdout, re.MULTILINE), done.stdout
     assert "error" not in done.stdout.splitlines()[-1], done.stdout  # a test failed; it did not break down
+
+
+def test_invalid_ir_is_an_exception_and_the_next_kernel_compiles(editable: Project) -> None:
+    path = sources(editable) / "TanhLowering.cpp"
+    text = path.read_text()
+    assert "packed ? 2 : 1" in text
+    path.write_text(text.replace("packed ? 2 : 1", "packed ? 3 : 1"))
+    code = f"""
+import sys
+sys.path.insert(0, "tests")
+import kernels
+import {PACKAGE} as plugin
+from {PACKAGE}._runtime.compare import compile_kernel
+plugin.enable()
+def run(dtype):
+    signature = "*" + dtype + ",*" + dtype + ",i32,i32"
+    return compile_kernel(kernels.tanh_kernel, signature, {{"PRECISION": "approx", "BLOCK": 64}}, "cuda:90")
+try:
+    run("fp16")
+except plugin.PluginError as error:
+    print(error)
+print("tanh.approx.f32" in run("fp32")["ptx"])
+"""
+    try:
+        output = editable.run("python", "-c", code).stdout
+    finally:
+        path.write_text(text)
+    assert "stage ttir for cuda:90 failed" in output
+    assert "kernels.py" in output
+    assert output.splitlines()[-1] == "True"
 
 
 def test_a_library_for_another_llvm_is_noticed(default: Project, tmp_path: Path) -> None:

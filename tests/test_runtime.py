@@ -136,6 +136,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     ),
     "another Triton": (lambda c: change_record(c, triton="3.8.0"), ["found 3.9", "wanted 3.8", "triton~=3.8.0"]),
     "another LLVM": (lambda c: change_record(c, llvm_commit="4" * 40), ["b010a18d", "4" * 40]),
+    "a record that hides a near LLVM": (
+        lambda c: change_record(c, llvm_match="certainly"),
+        ["record says certainly", "Reinstall"],
+    ),
     "a failed self-test": (lambda c: change_record(c, self_test="failed: isa"), ["self-test", "failed: isa"]),
     "no record": (lambda c: library(c).with_suffix(".json").unlink(), ["build record", "Reinstall"]),
     "a damaged record": (lambda c: library(c).with_suffix(".json").write_text("{"), ["build record", "cannot be read"]),

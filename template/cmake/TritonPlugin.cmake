@@ -16,9 +16,8 @@ execute_process(
 find_package(pybind11 3 CONFIG REQUIRED)
 include(${CMAKE_CURRENT_LIST_DIR}/TritonLLVM.cmake)
 
-# What must hold for all code that meets libtriton's MLIR.
+# What must hold for all code that meets libtriton's MLIR, which is C++20.
 add_library(triton_mlir INTERFACE)
-# MLIR's headers are C++17, Triton's use C++20.
 target_compile_features(triton_mlir INTERFACE cxx_std_20)
 # The corrected header first, this project's, then what is not ours to warn about.
 target_include_directories(
@@ -55,6 +54,7 @@ target_link_options(triton_mlir INTERFACE LINKER:-z,now LINKER:-Bsymbolic $<$<CO
 
 add_library(triton_plugin_options INTERFACE)
 target_link_libraries(triton_plugin_options INTERFACE triton_mlir)
+target_compile_definitions(triton_plugin_options INTERFACE PLUGIN_LLVM_MATCH="${TRITON_LLVM_MATCHED}")
 # - Triton's MLIR has no RTTI: a class derived from its own would miss some.
 # - Hidden, so that two plugins in one process do not meet.
 target_compile_options(triton_plugin_options INTERFACE -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden)

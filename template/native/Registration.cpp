@@ -118,3 +118,9 @@ TRITON_PLUGIN_API const char *tritonPluginTakeErrors() {
   taken = registration::takeErrors();
   return taken.c_str();
 }
+
+/// How the LLVM of this build matched Triton's: "exact" or "nearest". In the
+/// library itself, since a record beside it can be lost or changed.
+TRITON_PLUGIN_API const char *tritonPluginLLVMMatch() {
+  return PLUGIN_LLVM_MATCH;
+}

@@ -29,11 +29,7 @@ class Plugin:
 
     def take_errors(self) -> str:
         """What MLIR reported in this thread's last pipeline with a pass of this plugin."""
-        take = getattr(self.library, "tritonPluginTakeErrors", None)
-        if take is None:
-            return ""
-        take.restype = ctypes.c_char_p
-        return (take() or b"").decode(errors="replace").strip()
+        return (_text(self.library, "tritonPluginTakeErrors") or "").strip()
 
     def self_test(self) -> list[str]:
         """The names of the checks across the border to libtriton that do not hold."""
@@ -43,6 +39,15 @@ class Plugin:
         )
         self.library.tritonPluginSelfTest(report)
         return failed
+
+
+def _text(library: ctypes.CDLL, name: str) -> str | None:
+    """What the library's function `name` returns; None where it has no such function."""
+    function = getattr(library, name, None)
+    if function is None:
+        return None
+    function.restype = ctypes.c_char_p
+    return (function() or b"").decode(errors="replace")
 
 
 class _Pass(ctypes.Structure):
@@ -129,6 +134,10 @@ def _load() -> Plugin:
         raise PluginUnavailable(
             f"{path} has plugin API version {info.api_version}, its record says {record['plugin_api']}. "
             f"Reinstall {PACKAGE}."
+        )
+    if (match := _text(library, "tritonPluginLLVMMatch")) not in (None, record["llvm_match"]):
+        raise PluginUnavailable(
+            f"{path} was built with {match} LLVM, its record says {record['llvm_match']}. Reinstall {PACKAGE}."
         )
     if not info.triton_version:
         raise PluginUnavailable(f"{path} does not say which Triton it is for (tritonVersion is null). Build it again.")
