@@ -144,7 +144,9 @@ def test_opt_lists_passes_and_splits_input(default: Project) -> None:
 @pytest.mark.xdist_group("default")
 def test_the_benchmarks_run_and_compare(default: Project, tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    output = default.run("python", "benchmarks/run.py", "--rounds", "1", "--json", old).stdout
+    plot = tmp_path / "plot.svg"
+    output = default.run("python", "benchmarks/run.py", "--rounds", "1", "--json", old, "--plot", plot).stdout
+    assert "<svg" in plot.read_text()
     assert "left out, for want of a GPU: launch" in output
     results = json.loads(old.read_text())
     for row in results["results"]:
