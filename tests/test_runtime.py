@@ -931,3 +931,32 @@ found["tags"] = [tag for _, tag in states]
     assert one != other
     assert none == "theirs"
     assert all(tag.startswith("theirs,my_triton_extension-") for tag in (one, other))
+
+
+def test_the_shape_of_the_api_in_review_upstream(python: Callable[..., Any]) -> None:
+    # triton pull request 11167: one extend_with, and a module of passes for each plugin.
+    found = python(
+        """
+import types
+from triton._C import libtriton
+passes, ir = libtriton.passes, libtriton.ir
+steps = [passes.plugin.extend_with, ir.extend_dialects_with, ir.builder.extend_with]
+calls = []
+def extend_with(path):
+    calls.append(path)
+    [step(path) for step in steps]
+    module = types.ModuleType("libtriton.passes.my_triton_extension")
+    for name in [name for name in dir(passes.plugin) if "my_extension" in name]:
+        setattr(module, name, getattr(passes.plugin, name))
+    passes.my_triton_extension = module
+    del libtriton.passes.plugin
+libtriton.extend_with = extend_with
+found["good"] = good()
+found["calls"] = len(calls)
+with plugin.enabled():
+    found["ttir"] = plugin.describe("cuda:90")["ttir"][-1]
+"""
+    )
+    assert found["good"]
+    assert found["calls"] == 1
+    assert found["ttir"] == "my_triton_extension: my_extension_lower_approx_tanh"

@@ -289,7 +289,8 @@ def wrap_passes() -> None:
 def _pass_modules(module: ModuleType, inside: bool = False) -> Iterator[ModuleType]:
     for name in dir(module):
         child = getattr(module, name)
-        if isinstance(child, ModuleType) and child.__name__ == f"{module.__name__}.{name}" and name != "plugin":
+        own = isinstance(child, ModuleType) and child.__name__ == f"{module.__name__}.{name}"
+        if own and name not in ("plugin", PACKAGE):
             passes = inside or name == "passes"
             if passes:
                 yield child
