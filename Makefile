@@ -10,7 +10,7 @@ test: .venv/ready
 	.venv/bin/python -m pytest $(TESTS)
 
 bench: .venv/ready
-	.venv/bin/python scripts/bench.py --with-demo
+	.venv/bin/python scripts/bench.py
 
 format: .venv/ready
 	.venv/bin/ruff format scripts tests

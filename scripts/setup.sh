@@ -22,7 +22,7 @@ if [ -n "$missing" ]; then
         # shellcheck disable=SC2086
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
     else
-        echo "error: these are missing:$missing. Install clang 15 or later, and Python 3.11 or later with venv and headers." >&2
+        echo "error: these are missing:$missing. Install clang (22 was tested), and Python 3.11 or later with venv and headers." >&2
         exit 1
     fi
 fi

@@ -8,9 +8,8 @@ import importlib.util
 import json
 import platform
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import libtriton
 from .policy import PACKAGE, PluginUnavailable
@@ -31,8 +30,7 @@ RECORD = {
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One comparison: what was found, what is wanted, and what to do if they differ."""
 
     name: str
@@ -75,13 +73,12 @@ def read_record(library: Path) -> dict[str, Any]:
     return dict(record)
 
 
-def checks() -> list[Check]:
-    """Every comparison, in the order in which they matter.
+def checks(library: Path) -> list[Check]:
+    """Every comparison for `library`, in the order in which they matter.
 
     Raises PluginUnavailable where the record cannot be read.
     """
     reinstall = f"Reinstall {PACKAGE}."
-    library = library_path()
     found: list[Check] = []
 
     def add(name: str, value: object, wanted: object, remedy: str, ok: bool | None = None) -> None:
@@ -131,12 +128,13 @@ def _size(data: bytes) -> int:
     return int(end)
 
 
-def verify() -> dict[str, Any]:
-    """The build record, if everything fits.
+def verify() -> tuple[Path, dict[str, Any]]:
+    """The library and its build record, if everything fits.
 
     Raises PluginUnavailable with the first comparison that does not hold.
     """
-    for check in checks():
+    library = library_path()
+    for check in checks(library):
         if not check.ok:
             raise PluginUnavailable(str(check))
-    return read_record(library_path())
+    return library, read_record(library)

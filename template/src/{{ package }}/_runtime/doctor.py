@@ -21,6 +21,7 @@ def examine() -> dict[str, Any]:
     Never raises: what cannot be found out is reported as such.
     """
     triton = libtriton.find()
+    library = compatibility.library_path()
     report: dict[str, Any] = {
         "package": PACKAGE,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -28,10 +29,10 @@ def examine() -> dict[str, Any]:
         "torch": _version_of("torch"),
         "triton": f"{triton.version} ({triton.directory})" if triton else None,
         "libtriton_llvm": libtriton.llvm_commit(triton.library) if triton else None,
-        "library": str(compatibility.library_path()),
-        "record": _ask(lambda: compatibility.read_record(compatibility.library_path())),
+        "library": str(library),
+        "record": _ask(lambda: compatibility.read_record(library)),
         "policy": _ask(policy.resolve),
-        "checks": _ask(lambda: [vars(check) for check in compatibility.checks()]),
+        "checks": _ask(lambda: [check._asdict() for check in compatibility.checks(library)]),
         "entry_points": _entry_points(),
     }
     try:

@@ -8,16 +8,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import compatibility, libtriton
 from .policy import PACKAGE, PluginUnavailable
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """A loaded plugin: its library and what it registered."""
 
     path: Path
@@ -114,8 +112,7 @@ def load() -> Plugin:
 
 
 def _load() -> Plugin:
-    record = compatibility.verify()
-    path = compatibility.library_path()
+    path, record = compatibility.verify()
     register = _protocol()
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -201,10 +198,10 @@ def offer_path() -> None:
     One that does not fit would end the process; load() says what is wrong with it.
     """
     try:
-        compatibility.verify()
+        library, _ = compatibility.verify()
     except PluginUnavailable:
         return
-    path = str(compatibility.library_path())
+    path = str(library)
     paths = [entry for entry in os.environ.get("TRITON_PLUGIN_PATHS", "").split(":") if entry]
     if path not in paths:
         os.environ["TRITON_PLUGIN_PATHS"] = ":".join([path, *paths])

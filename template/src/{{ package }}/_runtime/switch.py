@@ -230,11 +230,12 @@ class _Hook:
             if configuration is not None:
                 answer = (before[0] + configuration.key, before[1] + configuration.digest)
             self._seen = (before, configuration, answer)
-        link: Any = self
-        while getattr(link, "remembers", False):
-            link = link.previous
-        if link is None:
-            self._at, self._answer = now, answer
+        if now is not None:
+            link: Any = self
+            while getattr(link, "remembers", False):
+                link = link.previous
+            if link is None:
+                self._at, self._answer = now, answer
         return answer
 
 
