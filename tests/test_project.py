@@ -132,6 +132,21 @@ def test_opt_survives_what_is_huge(default: Project, text: str) -> None:
 
 
 @pytest.mark.xdist_group("default")
+def test_the_function_of_native_returns_or_raises(default: Project) -> None:
+    code = f"""
+import {PACKAGE} as plugin
+from {PACKAGE}._runtime.loader import native
+text = "module {{ tt.func @f() {{ tt.return }} }}"
+print("tt.func @f" in native().run_pipeline(text, "builtin.module(canonicalize)"))
+try:
+    native().run_pipeline("tt.func @f( {{", "builtin.module()")
+except native().PipelineError as error:
+    print("<string>:1:" in str(error))
+"""
+    assert default.run("python", "-c", code, cwd="/").stdout.split() == ["True", "True"]
+
+
+@pytest.mark.xdist_group("default")
 def test_opt_lists_passes_and_splits_input(default: Project) -> None:
     listed = default.run("python", "-m", PACKAGE, "opt", "--list-passes").stdout
     for name in ("canonicalize", "triton-combine", "tritongpu-coalesce", "my-extension-lower-approx-tanh"):
@@ -221,3 +236,37 @@ def test_odd_answers_differ_from_every_default(tmp_path: Path) -> None:
     questions = yaml.safe_load((projects.ROOT / "copier.yml").read_text())
     asked = {name for name, value in questions.items() if not name.startswith("_") and value.get("when") is not False}
     assert asked - {"triton"} == set(ODD)
+
+
+SELF_TEST = """
+typedef void (*report)(const char *, int);
+int tritonPluginSelfTest(report say) {
+  say("isa<IntegerType>", -1); say("isa<IntegerType>", 1);
+  say("isa<FloatType>", -1); %s
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "named"),
+    [
+        ('say("isa<FloatType>", 0); return 1;', "isa<FloatType>"),
+        ("__builtin_trap();", "isa<FloatType> (ended with status"),
+        ('say("isa<FloatType>", 1); return 0;', None),
+    ],
+)
+def test_the_self_test_names_what_disagrees(tmp_path: Path, end: str, named: str | None) -> None:
+    import importlib.util
+
+    source = tmp_path / "fake.c"
+    source.write_text(SELF_TEST % end)
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", tmp_path / "fake.so"], check=True)
+    spec = importlib.util.spec_from_file_location("finish_build", projects.ROOT / "template/tools/finish_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    finish_build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(finish_build)
+    failed = finish_build.self_test(tmp_path / "fake.so")
+    assert len(failed) == (0 if named is None else 1)
+    if named is not None:
+        assert failed[0].startswith(named)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import platform
+import os
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,8 +97,8 @@ def checks(library: Path) -> list[Check]:
     wanted_size = _size(data)
     add("library's size", len(data), f"{wanted_size} or more", reinstall, len(data) >= wanted_size)
     machine = int.from_bytes(data[18:20], "little")
-    wanted = _MACHINES.get(platform.machine(), -1)
-    add("library's machine", machine, wanted, f"Install a wheel for {platform.machine()}.")
+    wanted = _MACHINES.get(os.uname().machine, -1)
+    add("library's machine", machine, wanted, f"Install a wheel for {os.uname().machine}.")
 
     record = read_record(library)
     add("library's sha256", hashlib.sha256(data).hexdigest(), record["sha256"], reinstall)
