@@ -224,8 +224,10 @@ PYBIND11_MODULE(_native, m) {
   m.def(
       "run_pipeline",
       [](std::string text, std::string pipeline, std::string filename) {
-        return runPipeline({std::move(text), std::move(pipeline),
-                            std::move(filename), false, false, false})[0];
+        py::tuple both =
+            runPipeline({std::move(text), std::move(pipeline),
+                         std::move(filename), false, false, false});
+        return both[0].cast<std::string>();
       },
       py::arg("text"), py::arg("pipeline"), py::arg("filename") = "<string>",
       "Runs a textual pipeline on MLIR text and returns the resulting text.\n\n"
