@@ -17,6 +17,9 @@ namespace registration {
 // Triton's `Pass` and `PassInfo` would be ambiguous beside MLIR's.
 namespace plugin = mlir::triton::plugin;
 
+/// Makes an op from args[1] and on, and leaves its result in args[0].
+using Builder = void(TritonOpBuilder &builder, std::vector<mlir::Value> &args);
+
 /// Applies "name=value" strings to a pass.
 /// \throws std::invalid_argument for an unknown name or an unfit value.
 void setOptions(mlir::Pass &pass, const std::vector<std::string> &options);
@@ -57,7 +60,7 @@ struct Table {
   }
 
   /// Adds the function that builds an op, under its name in Python.
-  void addOp(const char *name, plugin::AddOpCallback build) {
+  void addOp(const char *name, Builder *build) {
     ops.push_back({name, build});
   }
 };
