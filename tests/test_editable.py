@@ -173,6 +173,20 @@ print("tanh.approx.f32" in run("fp32")["ptx"])
     assert output.splitlines()[-1] == "True"
 
 
+def test_after_adding_a_pass_only_what_depends_on_it_is_built_again(editable: Project) -> None:
+    editable.run("python", "-c", f"import {PACKAGE} as p; p.load()", cwd="/")
+    objects = {path: path.stat().st_mtime_ns for path in (editable.path / "build/editable").rglob("*.o")}
+    editable.run("python", "tools/add.py", "pass", "fold_scale")
+    output = editable.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_fold_scale.py").stdout
+    assert "3 passed, 1 skipped" in output
+    changed = {path.name for path, time in objects.items() if path.stat().st_mtime_ns != time}
+    assert "Plugin.cpp.o" in changed
+    assert list((editable.path / "build/editable").rglob("FoldScale.cpp.o"))
+    # What includes no pass: the dialect, its ops, their builders, the machinery.
+    kept = {"MyExtensionDialect.cpp.o", "MyExtensionOps.cpp.o", "Builders.cpp.o", "TanhLowering.cpp.o"}
+    assert not changed & (kept | {"Registration.cpp.o", "SelfTest.cpp.o", "Native.cpp.o"})
+
+
 def test_a_library_for_another_llvm_is_noticed(default: Project, tmp_path: Path) -> None:
     copy = copy_of(default, tmp_path)
     record = copy / PACKAGE / f"lib{PACKAGE}.json"

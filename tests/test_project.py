@@ -219,8 +219,8 @@ def test_the_gate_names_a_missing_symbol(tmp_path: Path) -> None:
     source = project.path / "lib" / "MyExtension" / "LowerApproxTanh.cpp"
     text = source.read_text()
     text = text.replace(
-        "namespace my_extension {",
-        "namespace mlir {\nvoid notInLibtriton();\n} // namespace mlir\n\nnamespace my_extension {",
+        "namespace mlir::my_extension {",
+        "namespace mlir {\nvoid notInLibtriton();\n} // namespace mlir\n\nnamespace mlir::my_extension {",
         1,
     )
     text = text.replace(

@@ -5,7 +5,7 @@
 set(TRITON_LLVM_DIR "" CACHE PATH "LLVM to build with; found or fetched if empty")
 set(
   TRITON_LLVM_MATCH
-  ""
+  "$ENV{TRITON_LLVM_MATCH}"
   CACHE STRING
   "exact, or nearest to accept an LLVM close to Triton's; default: $TRITON_LLVM_MATCH or exact"
 )
