@@ -36,6 +36,10 @@ ODD: dict[str, Any] = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-answers", action="store_true", help="build every pair of answers: 15 projects")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _toolchain() -> None:
     os.environ["TRITON_LLVM_MATCH"] = projects.match()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import projects
 import pytest
@@ -36,15 +38,61 @@ def test_the_odd_project_passes_its_own_tests(odd: Project) -> None:
     assert int(re.search(r"(\d+) passed", own_tests(odd))[1]) > 90  # type: ignore[index]
 
 
-OTHERS = [
-    {"components": ["pass"], "targets": ["nvidia", "amd"], "ci": "none"},
-    {"components": ["pass", "dialect"], "targets": ["amd"]},
+# Every pair of answers of two questions is in one of these (checked below); CI builds
+# the first two, and all of them with --all-answers.
+PAIRS = [
+    {"components": ["pass"], "targets": ["nvidia", "amd"], "policy": "error", "ci": "none"},
+    {"components": ["pass", "dialect"], "targets": ["amd"], "policy": "fallback", "ci": "github"},
+    {"components": ["pass"], "targets": ["nvidia"], "policy": "fallback", "ci": "gitlab"},
+    {"components": ["pass"], "targets": ["amd"], "policy": "error", "ci": "github"},
+    {"components": ["dialect"], "targets": ["nvidia"], "policy": "error", "ci": "github"},
+    {"components": ["dialect"], "targets": ["amd"], "policy": "fallback", "ci": "none"},
+    {"components": ["dialect"], "targets": ["nvidia", "amd"], "policy": "error", "ci": "gitlab"},
+    {"components": ["pass", "dialect"], "targets": ["nvidia"], "policy": "error", "ci": "none"},
+    {"components": ["pass", "dialect"], "targets": ["nvidia", "amd"], "policy": "error", "ci": "gitlab"},
+    {"components": ["dialect", "dsl"], "targets": ["nvidia"], "policy": "error", "ci": "none"},
+    {"components": ["dialect", "dsl"], "targets": ["amd"], "policy": "error", "ci": "gitlab"},
+    {"components": ["dialect", "dsl"], "targets": ["nvidia", "amd"], "policy": "fallback", "ci": "github"},
+    {"components": ["pass", "dialect", "dsl"], "targets": ["nvidia"], "policy": "fallback", "ci": "github"},
+    {"components": ["pass", "dialect", "dsl"], "targets": ["amd"], "policy": "error", "ci": "none"},
+    {"components": ["pass", "dialect", "dsl"], "targets": ["nvidia", "amd"], "policy": "error", "ci": "gitlab"},
 ]
 
 
-@pytest.mark.parametrize("answers", OTHERS, ids=lambda answers: "-".join(answers["components"]))
-def test_other_components_build_and_pass(tmp_path: Path, answers: dict[str, object]) -> None:
-    own_tests(projects.project(tmp_path, project_name="other-plugin", **answers))
+def test_every_pair_of_answers_is_built() -> None:
+    choices = {question: {str(answers[question]) for answers in PAIRS} for question in PAIRS[0]}
+    built = {
+        (one, str(answers[one]), other, str(answers[other]))
+        for answers in PAIRS
+        for one, other in itertools.combinations(choices, 2)
+    }
+    wanted = {
+        (one, first, other, second)
+        for one, other in itertools.combinations(choices, 2)
+        for first, second in itertools.product(choices[one], choices[other])
+    }
+    assert wanted - built == set()
+
+
+def names(answers: dict[str, object]) -> str:
+    return "-".join("+".join(value) if isinstance(value, list) else str(value) for value in answers.values())
+
+
+@pytest.mark.parametrize("answers", PAIRS, ids=names)
+def test_other_answers_build_grow_and_pass(tmp_path: Path, request: pytest.FixtureRequest, answers: Any) -> None:
+    if answers not in PAIRS[:2] and not request.config.getoption("--all-answers"):
+        pytest.skip("built with --all-answers")
+    project = Project(
+        projects.render(tmp_path / "project", project_name="other-plugin", **answers),
+        projects.environment(tmp_path / "environment"),
+    )
+    kinds = [["pass", "fold_scale"]]
+    if "dialect" in answers["components"]:
+        kinds += [["op", "step", "--form", "attribute"], ["type", "pair"]]
+    for kind in kinds:
+        project.run("python", "tools/add.py", *kind)
+    project.install()
+    own_tests(project)
 
 
 @pytest.mark.xdist_group("default")

@@ -123,7 +123,7 @@ TEMPLATES = (
     "tools/",
     "native/",
     "tests/support/",
-    ".clang-format",
+    ".clang",
     ".pre-commit",
     ".gersemirc",
     ".copier-answers",
@@ -131,7 +131,7 @@ TEMPLATES = (
 
 
 def is_templates(name: str) -> bool:
-    return name.startswith((*TEMPLATES, ".github/")) or "/_runtime/" in name or name.endswith(".pth")
+    return name.startswith((*TEMPLATES, ".github/")) or "/_runtime/" in name or name.endswith((".pth", ".pyi"))
 
 
 def test_fixes_arrive_and_the_authors_work_is_left_alone(project: Path) -> None:

@@ -39,3 +39,9 @@ if(NOT _version MATCHES "clang")
     "Unset CXX, or set CXX=clang++: Triton's passes do not know the traits of ops from another compiler."
   )
 endif()
+
+# A compiler cache, where there is one.
+find_program(TRITON_CCACHE NAMES ccache sccache)
+if(TRITON_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${TRITON_CCACHE}")
+endif()

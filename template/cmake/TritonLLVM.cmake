@@ -3,22 +3,12 @@
 # The installed Triton and its LLVM, as tools/toolchain.py finds or fetches them.
 
 set(TRITON_LLVM_DIR "" CACHE PATH "LLVM to build with; found or fetched if empty")
-set(
-  TRITON_LLVM_MATCH
-  "$ENV{TRITON_LLVM_MATCH}"
-  CACHE STRING
-  "exact, or nearest to accept an LLVM close to Triton's; default: $TRITON_LLVM_MATCH or exact"
-)
+set(TRITON_LLVM_MATCH "$ENV{TRITON_LLVM_MATCH}" CACHE STRING "exact (the default) or nearest")
 
-set(_options)
-if(TRITON_LLVM_DIR)
-  list(APPEND _options --llvm-dir ${TRITON_LLVM_DIR})
-endif()
-if(TRITON_LLVM_MATCH)
-  list(APPEND _options --match ${TRITON_LLVM_MATCH})
-endif()
 execute_process(
-  COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/toolchain.py fetch --json ${_options}
+  COMMAND
+    ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/toolchain.py fetch --json --llvm-dir=${TRITON_LLVM_DIR}
+    --match=${TRITON_LLVM_MATCH}
   OUTPUT_VARIABLE TRITON_TOOLCHAIN
   RESULT_VARIABLE _failed
 )
@@ -27,15 +17,15 @@ if(_failed)
 endif()
 foreach(
   _key
-  TRITON_VERSION
-  TRITON_INCLUDE_DIR
-  TRITON_LIBRARY
-  TRITON_LLVM_COMMIT
-  TRITON_LLVM_DIR
-  TRITON_LLVM_MATCHED
+  VERSION
+  INCLUDE_DIR
+  LIBRARY
+  LLVM_COMMIT
+  LLVM_DIR
+  LLVM_MATCHED
 )
-  string(TOLOWER ${_key} _member)
-  string(JSON ${_key} GET "${TRITON_TOOLCHAIN}" ${_member})
+  string(TOLOWER triton_${_key} _member)
+  string(JSON TRITON_${_key} GET "${TRITON_TOOLCHAIN}" ${_member})
 endforeach()
 message(STATUS "Triton ${TRITON_VERSION}, LLVM ${TRITON_LLVM_COMMIT} (${TRITON_LLVM_MATCHED}) in ${TRITON_LLVM_DIR}")
 

@@ -31,13 +31,15 @@ target_include_directories(
 )
 target_include_directories(triton_mlir SYSTEM INTERFACE ${TRITON_INCLUDE_DIR} ${TRITON_LLVM_DIR}/include)
 # - Triton's release build keeps its assertions, and so do the inlined parts here.
-# - Paths of the building machine stay out of the library.
+# - Paths of the building machine stay out of the library, and the time out of the
+#   precompiled header, which a compiler cache would not keep.
 target_compile_options(
   triton_mlir
   INTERFACE
     -UNDEBUG
     -Wall
     -Wno-unused-command-line-argument
+    "SHELL:-Xclang -fno-pch-timestamp"
     -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
     -ffile-prefix-map=${CMAKE_CURRENT_BINARY_DIR}=build
     -ffile-prefix-map=${TRITON_LLVM_DIR}=llvm

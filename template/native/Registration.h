@@ -60,9 +60,7 @@ struct Table {
   }
 
   /// Adds the function that builds an op, under its name in Python.
-  void addOp(const char *name, Builder *build) {
-    ops.push_back({name, build});
-  }
+  void addOp(const char *name, Builder *build) { ops.push_back({name, build}); }
 };
 
 /// The table as Triton wants it: made from the first call's, and kept for the

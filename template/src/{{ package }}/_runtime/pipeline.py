@@ -211,14 +211,14 @@ _trace: ContextVar[dict[str, list[str]] | None] = ContextVar(f"{PACKAGE}_trace",
 _wrapped = False
 
 
-def wrap_stages(stages: dict[str, Any], target: str, steps: Sequence[Step], plugin: Plugin) -> None:
+def wrap_stages(stages: dict[str, Any], target: str, steps: Sequence[Step], plugin: Plugin | None) -> None:
     """Makes Triton's stages run with `steps` in their places."""
     for name in STAGES:
         if name in stages and getattr(stages[name], "plugin", None) != PACKAGE:
             stages[name] = _with_steps(name, stages[name], target, steps, plugin)
 
 
-def _with_steps(name: str, run: Any, target: str, steps: Sequence[Step], plugin: Plugin) -> Any:
+def _with_steps(name: str, run: Any, target: str, steps: Sequence[Step], plugin: Plugin | None) -> Any:
     def stage(source: Any, metadata: Any) -> Any:
         state = _Stage(name, target, steps)
         token = _stage.set(state)
@@ -229,7 +229,7 @@ def _with_steps(name: str, run: Any, target: str, steps: Sequence[Step], plugin:
             state.verify()
         except RuntimeError as error:
             if not isinstance(error, PluginError):
-                if errors := plugin.take_errors():
+                if plugin and (errors := plugin.take_errors()):
                     raise PluginError(f"stage {name} for {target} failed:\n{errors}") from error
                 state.verify()  # a pass that is not there may be why
             raise
@@ -340,14 +340,24 @@ def describe(target: str = "cuda:90") -> dict[str, list[str]]:
     plugin's, marked with the package's name, where the current settings put them.
     Compiles an empty kernel up to LLVM IR; needs no GPU and leaves no cache.
     """
+    from .switch import steps_now
+
+    return _trace_empty(target, *steps_now())
+
+
+def anchors(target: str) -> dict[str, list[str]]:
+    """Triton's own passes for `target`, by stage. The plugin is not loaded."""
+    wrap_passes()
+    return _trace_empty(target, (), None)
+
+
+def _trace_empty(target: str, steps: Sequence[Step], plugin: Plugin | None) -> dict[str, list[str]]:
     import tempfile
     from pathlib import Path
 
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget, Language
     from triton.compiler import make_backend
-
-    from .switch import steps_now
 
     vendor, _, arch = target.partition(":")
     backend = make_backend(GPUTarget(vendor, int(arch) if vendor == "cuda" else arch, 64 if vendor == "hip" else 32))
@@ -363,7 +373,7 @@ def describe(target: str = "cuda:90") -> dict[str, list[str]]:
         module: Any = ir.parse_mlir_module(str(path), context)
         module.context = context
         backend.add_stages(stages, options, Language.TRITON)
-        wrap_stages(stages, target, *steps_now())
+        wrap_stages(stages, target, steps, plugin)
         for name in STAGES:
             module = stages[name](module, metadata)
     return trace
