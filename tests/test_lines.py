@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import projects
@@ -290,3 +291,40 @@ def test_an_older_line_configures_with_its_llvm_and_headers(tmp_path: Path, repo
     assert f"Triton {version}, LLVM {LLVM[version]} (exact)" in done.stdout
     staged = next((tmp_path / "home/.triton/llvm-plugin").glob(f"headers-{version}-*/triton/Version.h"))
     assert f'#define TRITON_VERSION "{version}"' in staged.read_text()
+
+
+def test_one_version_for_several_lines(tmp_path: Path) -> None:
+    project = projects.render(tmp_path / "project")
+    before = (project / "pyproject.toml").read_text()
+    for line, number in (("3.8", "38"), ("3.7", "37"), ("3.9", "39")):
+        subprocess.run([sys.executable, "tools/line.py", line], cwd=project, check=True)
+        metadata = tomllib.loads((project / "pyproject.toml").read_text())
+        assert metadata["project"]["version"] == f"0.1.0.post{number}"
+        assert metadata["project"]["dependencies"] == [f"triton~={line}.0"]
+        assert f"triton~={line}.0" in metadata["build-system"]["requires"]
+    assert (project / "pyproject.toml").read_text() == before.replace('"0.1.0"', '"0.1.0.post39"')
+    refused = subprocess.run([sys.executable, "tools/line.py", "x"], cwd=project, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "name a line of Triton" in refused.stderr
+
+
+def empty_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        info = f"{name}-{version}.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        archive.writestr(f"{info}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else ""))
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.parametrize(("wanted", "number"), [("3.7.1", "37"), ("3.8.0", "38"), ("3.9.0", "39"), (None, "39")])
+def test_pip_takes_the_wheel_of_the_triton_that_is_wanted(tmp_path: Path, wanted: str | None, number: str) -> None:
+    for version in ("3.7.1", "3.8.0", "3.9.0"):
+        empty_wheel(tmp_path, "triton", version)
+        line = version[:3]
+        empty_wheel(tmp_path, "my_plugin", f"1.2.0.post{line.replace('.', '')}", f"triton~={line}.0")
+    pip = [sys.executable, "-m", "pip", "install", "--ignore-installed", "--no-index", "--find-links", str(tmp_path)]
+    pip += ["--target", str(tmp_path / "target"), "my-plugin", *([f"triton=={wanted}"] if wanted else [])]
+    environment = os.environ | {"PIP_CONFIG_FILE": os.devnull, "PIP_CONSTRAINT": ""}
+    subprocess.run(pip, check=True, capture_output=True, env=environment)
+    assert (tmp_path / "target" / f"my_plugin-1.2.0.post{number}.dist-info").is_dir()

@@ -32,8 +32,8 @@ OTHERS = itertools.cycle(
             "package": "y" * 40,
             "dialect": "z" * 24,
         },
-        {"policy": "error", "ci": "none", "license": "Apache-2.0"},
-        {"license": "Apache-2.0 WITH LLVM-exception", "package": "zz_top", "dialect": "t_u_v_w_x_y_z"},
+        {"policy": "error", "ci": "none", "license": "Apache-2.0", "triton": "3.8"},
+        {"license": "Apache-2.0 WITH LLVM-exception", "triton": "3.7", "package": "zz_top", "dialect": "t_u_v_w_x_y_z"},
     ]
 )
 SETS = [{"components": c, "targets": t} | next(OTHERS) for c, t in itertools.product(COMPONENTS, TARGETS)] + [ODD, {}]
@@ -121,7 +121,7 @@ def test_answers_are_what_the_metadata_says(project: Path) -> None:
     assert metadata["description"] == answers["description"]
     assert metadata["authors"][0]["name"] == answers["author"]
     assert metadata["license"] == answers["license"]
-    assert metadata["dependencies"] == ["triton~=3.9.0"]
+    assert metadata["dependencies"] == [f"triton~={answers['triton']}.0"]
 
 
 def test_the_size_budget_of_a_rendered_project(tmp_path: Path) -> None:
@@ -298,6 +298,7 @@ TEMPLATE_OWNED = (
     "_runtime",
     "support",
     "workflows",
+    "actionlint",
     "ISSUE_TEMPLATE",
     "pull_request_template",
     "_native.pyi",

@@ -25,6 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "odd": ODD,
     "gitlab": {"ci": "gitlab", "license": "BSD-3-Clause", "components": ["pass"], "targets": ["amd"]},
     "none": {"ci": "none", "license": "Apache-2.0", "components": ["dialect"]},
+    "older": {"triton": "3.8", "license": "Apache-2.0 WITH LLVM-exception"},
 }
 
 
@@ -79,6 +80,7 @@ RUN_HERE = {
     "codespell", "mypy", "mkdocs build --strict", "pytest", "python -m build --sdist", f"python -m {PACKAGE} doctor",
     "pip install '.[test]'", 'python tools/release.py "$GITHUB_REF_NAME" dist', "pip install dist/*.tar.gz",
     'python tools/new_triton.py propose old new --report report.md >> "$GITHUB_OUTPUT"',
+    'python tools/line.py "$LINE"',
     'echo "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)" >> "$GITHUB_ENV"',
 }  # fmt: skip
 NOT_RUN_HERE = {

@@ -109,7 +109,9 @@ def _fetch(source: Source, folder: Path) -> None:
         ["checkout", "--quiet", "FETCH_HEAD"],
     ]
     for step in steps:
-        done = subprocess.run(["git", "-C", folder, *step], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            ["git", "-C", folder, *step], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         if done.returncode:
             said = done.stderr.strip().splitlines()
             raise HeadersError(

@@ -31,7 +31,7 @@ def problems(tag: str, folder: Path) -> list[str]:
         found.append(f"There is no wheel in {folder}: build them first.")
     for wheel in wheels:
         built = wheel.name.split("-")[1]
-        if built.partition("+")[0] != version:
+        if re.sub(r"\.post\d+$", "", built) != version:  # .post: of tools/line.py
             found.append(f"{wheel.name} is of version {built}, not {version}: build it again.")
         with zipfile.ZipFile(wheel) as archive:
             records = [member for member in archive.namelist() if re.fullmatch(r"(\w+)/lib\1\.json", member)]
