@@ -35,6 +35,18 @@ LEFT_OUT = (
 )
 
 SECOND = {"project_name": "second-plugin", "package": "second_plugin", "dialect": "second"}
+# What tools/add.py adds to the first one, of every kind.
+GROWN = (
+    "pass fold_scale",
+    "pass spread_out --level ttgir",
+    "pass last_mile --level llvm",
+    "op square",
+    "op gap --form binary",
+    "op step --form attribute",
+    "op both --form results",
+    "type pair",
+    "dsl cube",
+)
 THIRD = {"project_name": "third-plugin", "package": "third_plugin", "dialect": "third"}
 
 
@@ -68,6 +80,9 @@ def main() -> int:
     for answers in ({}, SECOND, THIRD):
         folder = target.parent / "gpu-projects" / answers.get("dialect", "default")
         project = projects.Project(projects.render(folder / "project", **answers), folder / "environment/bin/python")
+        if not answers:
+            for kind in GROWN:
+                project.run(sys.executable, "tools/add.py", *kind.split())
         projects.environment(folder / "environment")
         project.install()
         site = project.python.parent.parent / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
