@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import projects
@@ -38,6 +39,41 @@ def seconds(step: str, target: str, function, rounds: int = 1) -> None:
     row(step, f"{statistics.median(times):.1f} s", target)
 
 
+def updates(folder: Path) -> Callable[[], None]:
+    """Gives what updates a project, each time to a version that has one line more."""
+
+    def git(where: Path, *arguments: str) -> None:
+        identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)
+
+    def release(where: Path, version: str) -> None:
+        git(where, "add", "-A")
+        git(where, "commit", "--allow-empty", "-m", version)
+        git(where, "tag", "--force", version)
+
+    template, project = folder / "template", folder / "updated"
+    git(folder, "clone", str(projects.ROOT), str(template))
+    release(template, "1.0.0")
+    copier = Path(sys.executable).parent / "copier"
+    subprocess.run([copier, "copy", "--quiet", "--defaults", template, project], check=True, capture_output=True)
+    git(project, "init")
+    release(project, "rendered")
+    versions = iter(range(1, 10))
+
+    def update() -> None:
+        subprocess.run([copier, "update", "--quiet", "--defaults"], cwd=project, check=True, capture_output=True)
+
+    def prepare_and_update() -> None:
+        version = f"1.{next(versions)}.0"
+        with (template / "template/cmake/TritonLLVM.cmake").open("a") as file:
+            file.write(f"# {version}\n")
+        release(template, version)
+        update()
+        release(project, version)
+
+    return prepare_and_update
+
+
 def main() -> int:
     os.environ["TRITON_LLVM_MATCH"] = projects.match()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -52,6 +88,11 @@ def main() -> int:
         lambda: subprocess.run([*command, projects.ROOT, folder / "rendered"], check=True, capture_output=True),
         3,
     )
+    seconds("update to another version (copier update)", "5 s", updates(folder), 3)
+    growing = projects.render(folder / "growing")
+    numbers = iter(range(3))
+    add = [sys.executable, "tools/add.py", "pass"]
+    seconds("add a pass", "2 s", lambda: subprocess.run([*add, f"rewrite{next(numbers)}"], cwd=growing, check=True), 3)
     project = projects.Project(projects.render(folder / "project"), projects.environment(folder / "environment"))
     project.run(sys.executable, "tools/toolchain.py", "fetch")
     build = ("-Ceditable.rebuild=true", "-Cbuild-dir=build/editable", "--editable")

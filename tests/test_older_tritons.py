@@ -149,6 +149,71 @@ found["child"] = subprocess.run([sys.executable, "-c", code], capture_output=Tru
     assert found == {"child": "loaded\n"}
 
 
+def test_the_key_knows_whether_the_plugin_is_on(run: Callable[..., Any]) -> None:
+    found = run(
+        f"""
+import triton
+import {PACKAGE} as plugin
+with plugin.enabled():
+    found["on"] = triton.knobs.runtime.add_stages_inspection_hook()
+with plugin.enabled(conversion=False):
+    found["without"] = triton.knobs.runtime.add_stages_inspection_hook()
+with plugin.disabled():
+    found["off"] = triton.knobs.runtime.add_stages_inspection_hook()
+"""
+    )
+    assert len({str(value) for value in found.values()}) == 3
+
+
+def test_the_doctor_says_that_it_works(run: Callable[..., Any], version: str) -> None:
+    found = run(f"from {PACKAGE}._runtime import doctor\nfound.update(doctor.examine())")
+    assert found["ok"], found["problem"]
+    assert "plugingpu_conversion" in found["registered"]["passes"]
+    assert version in json.dumps(found)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_a_fresh_worker_loads_it_too(run: Callable[..., Any], tmp_path: Path, method: str) -> None:
+    site = next(tmp_path.glob("environment/lib/*/site-packages"))
+    (site / "worker.py").write_text(
+        f"def passes(_):\n    import {PACKAGE} as plugin\n    return list(plugin.load().passes)\n"
+    )
+    found = run(
+        f"""
+import multiprocessing, worker
+import triton
+import {PACKAGE} as plugin
+found["here"] = list(plugin.load().passes)
+with multiprocessing.get_context("{method}").Pool(2) as pool:
+    found["there"] = pool.map(worker.passes, range(2))
+"""
+    )
+    assert found["there"] == [found["here"]] * 2
+    assert found["here"]
+
+
+def test_the_policy_decides_where_it_does_not_fit(run: Callable[..., Any], tmp_path: Path, version: str) -> None:
+    record = next(tmp_path.glob(f"environment/lib/*/site-packages/{PACKAGE}/lib{PACKAGE}.json"))
+    record.write_text(record.read_text().replace(LLVM[version], "4" * 40))
+    code = f"""
+import warnings
+import {PACKAGE} as plugin
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    try:
+        plugin.enable()
+        found["enabled"] = plugin.is_enabled()
+    except plugin.PluginUnavailable as error:
+        found["error"] = str(error)
+found["warned"] = [str(warning.message) for warning in caught]
+"""
+    refused = run(code)
+    assert "4" * 40 in refused["error"]
+    fallen = run(code, MY_TRITON_EXTENSION_POLICY="fallback")
+    assert fallen["enabled"] is False
+    assert any("running without the plugin" in text for text in fallen["warned"])
+
+
 def test_the_llvm_commit_is_read_from_the_library(run: Callable[..., Any], version: str) -> None:
     found = run(
         f"""

@@ -101,6 +101,11 @@ def test_cmake_is_formatted(project: Path) -> None:
 
 
 def test_tablegen_parses(project: Path) -> None:
+    tablegen(project)
+
+
+def tablegen(project: Path) -> None:
+    """Has mlir-tblgen read every .td file of a project."""
     toolchain = json.loads(
         subprocess.run(
             ["python", "tools/toolchain.py", "fetch", "--json"], cwd=project, capture_output=True, text=True, check=True
@@ -232,6 +237,8 @@ def test_a_hostile_answer_is_refused_or_means_itself(
     assert metadata["authors"][0]["name"] == accepted.get("author", metadata["authors"][0]["name"])
     assert metadata["authors"][0].get("email", "") == accepted.get("email", "")
     assert metadata["name"] == accepted.get("project_name", metadata["name"])
+    subprocess.run(["gersemi", "--check", "cmake", "CMakeLists.txt"], cwd=project, check=True, capture_output=True)
+    tablegen(project)
     if "dialect" in accepted:
         assert f'let name = "{accepted["dialect"]}";' in "".join(
             path.read_text() for path in project.glob("include/*/*Dialect.td")

@@ -84,6 +84,7 @@ RUN_HERE = {
     'echo "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)" >> "$GITHUB_ENV"',
 }  # fmt: skip
 NOT_RUN_HERE = {
+    "sudo apt-get update && sudo apt-get install --yes ccache",
     "pip install pre-commit '.[dev,docs]'", "pre-commit run --all-files", "cibuildwheel",
     "pip install cibuildwheel==3.2.1", "pip install build==1.6.1", "pip install pyelftools urllib3 filelock tqdm",
     "pip install --target old --no-deps 'triton~=3.9.0'", "pip install --target new --no-deps triton",
