@@ -213,6 +213,19 @@ def test_what_goes_wrong_is_named_and_nothing_is_half_staged(
     assert [path.name for path in (home / ".triton/llvm-plugin").iterdir() if path.is_dir()] == []
 
 
+def test_a_release_that_is_not_known_and_has_no_headers_is_an_error(rendered: Path, tmp_path: Path, llvm: str) -> None:
+    triton = without_headers(tmp_path / "old")
+    start = triton / "triton/__init__.py"
+    text = start.read_text().replace("3.9.0", "3.9.7")
+    start.unlink()
+    start.write_text(text)
+    done = toolchain(rendered, "fetch", triton, tmp_path / "home", LLVM_SYSPATH=llvm)
+    assert done.returncode == 1
+    assert "Triton 3.9.7 in" in done.stderr
+    assert "has no C++ headers, and tools/triton.toml does not know where its source is" in done.stderr
+    assert "tools/new_triton.py" in done.stderr
+
+
 def test_two_builds_at_once_stage_once(rendered: Path, repository: Path, tmp_path: Path, llvm: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -361,11 +361,6 @@ def test_triton_missing_is_an_error(tool: Tool, tmp_path: Path) -> None:
     )
 
 
-def test_a_triton_without_headers_is_an_error(tool: Tool, tmp_path: Path) -> None:
-    site = fake_triton(tmp_path / "site", "3.8.0", False, b"x")
-    refused(tool.run("fetch", PYTHONPATH=str(site)), "3.8.0", "no C++ headers", "pip install")
-
-
 def test_a_triton_built_without_plugins_is_an_error(tool: Tool, tmp_path: Path) -> None:
     source = tmp_path / "empty.c"
     source.write_text("int nothing(void) { return 0; }\n")
