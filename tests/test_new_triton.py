@@ -95,10 +95,16 @@ def test_the_tag_and_the_build_are_asked_from_the_repository(rendered: Path, tmp
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "served")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        pins = tmp_path / "pins.toml"
-        pins.write_text(f'[store]\ninfo = "http://127.0.0.1:{server.server_port}/{{source}}/llvm-info.json"\n')
-        done = run(rendered, "add", stock("triton==3.8.0"), "--pins", pins)
+        pins, report = tmp_path / "pins.toml", tmp_path / "report.md"
+        info = f'[store]\ninfo = "http://127.0.0.1:{server.server_port}/{{source}}/llvm-info.json"\n'
+        pins.write_text(f"{info}[releases]\n")
+        propose = ["propose", stock("triton==3.7.1"), stock("triton==3.8.0"), "--pins", pins, "--report", report]
+        done = run(rendered, *propose)
+        again = run(rendered, *propose)
         server.shutdown()
+    assert done.stdout == "version=3.8.0\n"
+    assert "# Triton 3.7.1 to 3.8.0" in report.read_text()
+    assert (again.returncode, again.stdout) == (0, "")  # known by now: nothing to propose
     assert done.returncode == 0, done.stderr
     assert tomllib.loads(pins.read_text())["releases"]["3.8.0"]["source"] == commit
     assert tomllib.loads(pins.read_text())["releases"]["3.8.0"]["llvm_build"] == 4
