@@ -116,11 +116,6 @@ def kernel(difference: str) -> Picture:
             for line in shown:
                 y += 18
                 picture.text(22, y, line, f"small {kind}")
-        if stage == "ptx":
-            y += 18
-            picture.text(
-                22, y, f"in all {len(gone)} lines gone and {len(new)} new ones, registers renamed", "small quiet"
-            )
         y += 36
     picture.height = y
     return picture
