@@ -101,3 +101,19 @@ def test_two_at_once_are_both_added(rendered: Path) -> None:
     assert [process.wait() for process in running] == [0] * 4
     registered = (rendered / "lib/MyExtension/Plugin.def").read_text()
     assert all(f'PASS("my_extension_{name}", ' in registered for name in names)
+
+
+@pytest.mark.parametrize("arguments", [["pass", "fold_scale"], ["op", "square"], ["type", "pair"], ["dsl", "cube"]])
+def test_one_part_alone_leaves_a_project_formatted_and_lint_free(rendered: Path, arguments: list[str]) -> None:
+    assert add(rendered, *arguments).returncode == 0
+    for command in (["ruff", "format", "--no-cache", "--check", "."], ["ruff", "check", "--no-cache", "."]):
+        done = subprocess.run(command, cwd=rendered, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_second_function_keeps_the_imports_as_they_are(rendered: Path) -> None:
+    add(rendered, "op", "square")
+    path = rendered / "src/my_triton_extension/dsl.py"
+    lines = [line for line in path.read_text().splitlines() if line.startswith("from ")]
+    add(rendered, "op", "gap", "--form", "binary")
+    assert [line for line in path.read_text().splitlines() if line.startswith("from ")] == lines

@@ -64,8 +64,7 @@ def test_the_docs_build_without_warnings(project: Path) -> None:
     run(project, "mkdocs", "build", "--strict", "--site-dir", project.parent / "site")
     passes = (project.parent / "site/reference/passes/index.html").read_text()
     assert "rewrite-libdevice-tanh" in passes or "lower-approx-tanh" in passes
-    if (project / f"include/{next((project / 'include').iterdir()).name}").glob("*Ops.td") and "dialect" in passes:
-        assert (project.parent / "site/reference/python/index.html").exists()
+    assert (project.parent / "site/reference/python/index.html").exists()
 
 
 def test_every_licence_text_is_the_same_in_both_places(project: Path) -> None:

@@ -28,7 +28,6 @@ def commit(folder: Path, message: str) -> None:
     git(folder, "commit", "-qm", message)
 
 
-VERSIONS = ["1.0.0", "1.1.0", "2.0.0"]
 ANSWERS = ".copier-answers.yml"
 
 
